@@ -1,0 +1,79 @@
+"""Explicit linear-RNN weights that track automata and groups, with certificates for words of every length.
+
+Main definitions: `build`, `load`, `check`, `Compiled`, `Weights`, and the errors of `statetrack.errors`.
+
+>>> import statetrack as st
+>>> c = st.build("A4", "ckda")
+>>> c.dims, c.factors_per_token
+(((3,),), 1)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    BudgetExceeded,
+    CertificateFailed,
+    InvalidAutomaton,
+    InvalidFile,
+    InvalidInput,
+    InvalidPermutation,
+    InvalidWord,
+    KernelUnavailable,
+    NoConstruction,
+    NotExpressible,
+    OutOfRange,
+    RegexSyntaxError,
+    StatetrackError,
+    UnknownGroup,
+)
+
+if TYPE_CHECKING:
+    from .api import Compiled, Weights, build, check, load
+    from .theory.automata import Dfa
+    from .theory.groups import Group
+
+__version__ = "0.1.0"
+__all__ = [
+    "BudgetExceeded",
+    "CertificateFailed",
+    "Compiled",
+    "Dfa",
+    "Group",
+    "InvalidAutomaton",
+    "InvalidFile",
+    "InvalidInput",
+    "InvalidPermutation",
+    "InvalidWord",
+    "KernelUnavailable",
+    "NoConstruction",
+    "NotExpressible",
+    "OutOfRange",
+    "RegexSyntaxError",
+    "StatetrackError",
+    "UnknownGroup",
+    "Weights",
+    "build",
+    "check",
+    "load",
+]
+
+_LAZY = {
+    "Compiled": "statetrack.api",
+    "Weights": "statetrack.api",
+    "build": "statetrack.api",
+    "check": "statetrack.api",
+    "load": "statetrack.api",
+    "Dfa": "statetrack.theory.automata",
+    "Group": "statetrack.theory.groups",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names that need more than the errors are imported when first used, so that `import statetrack` is fast."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,242 @@
+"""The one representation: exact linear recurrent networks, layer by layer.
+
+Order, stated once. Words are read left to right; hidden states are columns; h_t = A(x_t) h_{t-1} + b(x_t), so
+A(w) = A(x_T) ... A(x_1) with the newest factor leftmost. A step is a tuple of factors in the order in which they
+are applied. Kernel tensors are [batch, time, head, dim].
+
+A layer's input at time t is (token, output of layer 1, ..., output of the layer before), all at time t. Each head
+looks its input up to a step and a query, and reads the row qᵀH; a codebook turns that row into a code, and the
+layer's emit look-up turns the codes of its heads into the layer's output symbol.
+
+Main definitions: `Factor`, `Dense`, `Head`, `Layer`, `Program`, `Lookup`, `Runner`.
+
+References: CKDA eq. of the layer; Grazzi et al. eq. (1) and Thm. 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from statetrack.errors import InvalidInput, InvalidWord
+from statetrack.theory.arrays import Matrix, Vector, add, dot, identity, matmul, matvec
+from statetrack.theory.automata import Output
+from statetrack.theory.fields import Element, Field
+from statetrack.theory.householder import householder
+from statetrack.theory.orbits import Orbit, StepMap
+
+LayerInput = tuple[int, ...]
+Readout = tuple[Element, ...]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """h <- (I - c w wᵀ) Diag(alpha) h + b, c >= 0. alpha None: all gates 1. b: one column a column of h, or None.
+
+    The key is not normalised: β = c (w·w), k = w/|w|. c = 0 leaves only the gate.
+    """
+
+    w: Vector
+    c: Element
+    alpha: Vector | None = None
+    b: tuple[Vector, ...] | None = None
+
+    @property
+    def beta(self) -> Element:
+        """c (w·w); 2 is a reflection."""
+        return self.c * dot(self.w, self.w)
+
+    def matrix(self) -> Matrix:
+        """The transition matrix, without b."""
+        h = householder(self.w, self.c)
+        return (
+            h if self.alpha is None else tuple(tuple(x * a for x, a in zip(row, self.alpha, strict=True)) for row in h)
+        )
+
+
+@dataclass(frozen=True)
+class Dense:
+    """h <- M h + b with any matrix; only the unconstrained target has it."""
+
+    rows: Matrix
+    b: tuple[Vector, ...] | None = None
+
+    def matrix(self) -> Matrix:
+        """The transition matrix, without b."""
+        return self.rows
+
+
+Step = tuple[Factor | Dense, ...]
+
+
+def step_map(field: Field, step: Step, size: int, width: int) -> StepMap:
+    """The affine map of a step on states of shape [size, width]: factors applied in order."""
+    total, offset = identity(field, size), None
+    for factor in step:
+        a = factor.matrix()
+        total = matmul(a, total)
+        offset = None if offset is None else tuple(matvec(a, column) for column in offset)
+        if factor.b is not None:
+            offset = factor.b if offset is None else add(offset, factor.b)
+    assert offset is None or len(offset) == width
+    return StepMap(total, offset)
+
+
+def rank_one(w: Vector, values: Sequence[Element | int]) -> tuple[Vector, ...]:
+    """The additive term with columns values[j]·w: parallel to the key, as β k vᵀ is."""
+    return tuple(tuple(x * v for x in w) for v in values)
+
+
+class Lookup(Generic[Key, Value]):
+    """A finite map kept as a memoised rule: `seen` holds what was asked, `size` its number of entries."""
+
+    def __init__(self, rule: Callable[[Key], Value] | Mapping[Key, Value]) -> None:
+        self._rule = rule
+        self.seen: dict[Key, Value] = {} if callable(rule) else dict(rule)
+
+    def __call__(self, key: Key) -> Value:
+        """The value at a key; KeyError if the map is a table without it."""
+        if key not in self.seen:
+            if not callable(self._rule):
+                raise KeyError(key)
+            self.seen[key] = self._rule(key)
+        return self.seen[key]
+
+    @property
+    def size(self) -> int:
+        """Entries asked for so far (all of them for a table)."""
+        return len(self.seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head: initial columns, its distinct steps and queries, and which of them each layer input selects.
+
+    `codebook` maps exact readouts to codes; None (in a program that is not closed yet) numbers readouts as they appear.
+    """
+
+    h0: tuple[Vector, ...]
+    steps: tuple[Step, ...]
+    queries: tuple[Vector, ...]
+    choose: Lookup[LayerInput, tuple[int, int]]
+    codebook: Mapping[Readout, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """K, the length of a column."""
+        return len(self.h0[0])
+
+    @property
+    def width(self) -> int:
+        """V, the number of columns."""
+        return len(self.h0)
+
+    @cached_property
+    def maps(self) -> tuple[StepMap, ...]:
+        """The affine map of each step."""
+        return tuple(step_map(self.h0[0][0].field, step, self.size, self.width) for step in self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Heads side by side; `emit` maps their codes to the layer's symbol (None: one head, the code is the symbol).
+
+    In the last layer of a program that is not closed yet, `emit` None with several heads means: to be found.
+    """
+
+    heads: tuple[Head, ...]
+    emit: Lookup[tuple[int, ...], int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """An exact network: its last layer's symbol after a word is a state number; `outputs[state]` is what it says."""
+
+    field: Field
+    alphabet: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    outputs: tuple[Output, ...]
+    empty_word_output: Output
+
+    @property
+    def dims(self) -> tuple[tuple[int, ...], ...]:
+        """K of each head of each layer."""
+        return tuple(tuple(head.size for head in layer.heads) for layer in self.layers)
+
+    @property
+    def factors_per_token(self) -> int:
+        """The largest number of factors in a step, over all layers and heads."""
+        return max((len(step) for layer in self.layers for head in layer.heads for step in head.steps), default=0)
+
+    @property
+    def beta_max(self) -> Element:
+        """The largest β of any factor (0 without factors)."""
+        betas = [f.beta for la in self.layers for h in la.heads for s in h.steps for f in s if isinstance(f, Factor)]
+        return max(betas, default=self.field.zero)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """An exact executor that keeps the states it has met."""
+        return Runner(self)
+
+    def run(self, word: Iterable[str]) -> tuple[Output, ...]:
+        """The outputs after each symbol, in exact arithmetic; the program must be closed (have codebooks)."""
+        return tuple(self.outputs[symbol] for symbol in self.runner.symbols(word))
+
+    def encode(self, word: Iterable[str]) -> tuple[int, ...]:
+        """Symbols to token numbers; InvalidWord names the first symbol that is foreign and its position."""
+        index = {symbol: i for i, symbol in enumerate(self.alphabet)}
+        codes: list[int] = []
+        for position, symbol in enumerate(word):
+            if symbol not in index:
+                raise InvalidWord(symbol, position, self.alphabet)
+            codes.append(index[symbol])
+        return tuple(codes)
+
+
+class Runner:
+    """Exact execution: one `Orbit` a head, moved by integer arithmetic and remembered."""
+
+    def __init__(self, program: Program, *, max_states: int = 5_000_000) -> None:
+        self.program = program
+        self.orbits = tuple(
+            tuple(head_orbit(program.field, head, max_states=max_states) for head in layer.heads)
+            for layer in program.layers
+        )
+
+    def symbols(self, word: Iterable[str]) -> tuple[int, ...]:
+        """The last layer's symbol after each token of the word."""
+        states = [[0 for _ in layer.heads] for layer in self.program.layers]
+        answers: list[int] = []
+        for token in self.program.encode(word):
+            inputs: LayerInput = (token,)
+            for layer, orbits, current in zip(self.program.layers, self.orbits, states, strict=True):
+                codes: list[int] = []
+                for i, (head, orbit) in enumerate(zip(layer.heads, orbits, strict=True)):
+                    step, query = head.choose(inputs)
+                    current[i] = int(orbit.move(step, np.array([current[i]], dtype=np.int32))[0])
+                    codes.append(self._code(head, orbit, head.queries[query], current[i]))
+                inputs = (*inputs, codes[0] if layer.emit is None else layer.emit(tuple(codes)))
+            answers.append(inputs[-1])
+        return tuple(answers)
+
+    @staticmethod
+    def _code(head: Head, orbit: Orbit, query: Vector, state: int) -> int:
+        if head.codebook is None:
+            raise InvalidInput("this program has no codebook yet; certify it first")
+        numbers = orbit.readouts(query, np.array([state], dtype=np.int32))
+        return head.codebook[tuple(orbit.scalars.vector(int(i))[0] for i in numbers[0])]
+
+
+def head_orbit(
+    field: Field, head: Head, *, max_states: int, products: Mapping[int, tuple[int, int]] | None = None
+) -> Orbit:
+    """The exact orbit of one head; `products` gives steps that are known to be a product of two others."""
+    maps = [replace(m, product=products[i]) if products and i in products else m for i, m in enumerate(head.maps)]
+    return Orbit(field, head.h0, maps, max_states=max_states)

@@ -1,0 +1,253 @@
+"""The layer recurrence, the nearest codeword and the automaton walk, in plain torch: the room's definition.
+
+Every kernel of this room must agree with the functions of this file. The words of a batch share the tables of
+the layer; a token is an *input id* that selects a row of them. Words are read left to right.
+
+Main definitions: `LayerTables`, `recurrent`, `nearest`, `walk`, `arithmetic`.
+
+References: CKDA, the layer's recurrence; DeltaProduct (several factors a token).
+"""
+# S is the papers' letter for the state.
+# pyright: reportConstantRedefinition=false
+# ruff: noqa: F722
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from statetrack.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+_ARITHMETIC = {torch.float64: torch.float64, torch.float32: torch.float32, torch.bfloat16: torch.float32}
+_DISTANCES_AT_ONCE = 1 << 23
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTables:
+    """What an input id selects in each head of a layer: its factors, its query, and the state before the first token.
+
+    Shapes: `keys`, `gates` [I, H, J, K]; `betas` [I, H, J]; `queries` [I, H, K]; `state` [H, K, V];
+    `values` [I, H, J, V] or None (all zero); `bias` [I, H, J, K, V] or None, added after each factor. With
+    `dense` [I, H, K, K] a token multiplies the state by that matrix, the factors are ignored (J may be 0) and
+    `bias` has J = 1. Gates in [-1, 1] and betas in [0, 2] are the layer's range; any finite number is accepted.
+
+    Raises:
+        InvalidInput: shapes that do not fit together; all of them are listed.
+    """
+
+    keys: Tensor
+    betas: Tensor
+    gates: Tensor
+    queries: Tensor
+    state: Tensor
+    values: Tensor | None = None
+    bias: Tensor | None = None
+    dense: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.queries.ndim != 3 or self.state.ndim != 3 or self.betas.ndim != 3:
+            raise InvalidInput(
+                "layer tables: queries must be [I, H, K], state [H, K, V] and betas [I, H, J], got shapes "
+                f"{tuple(self.queries.shape)}, {tuple(self.state.shape)} and {tuple(self.betas.shape)}"
+            )
+        ids, heads, factors, rows, columns = self.shape
+        steps = 1 if self.dense is not None else factors
+        expected = {
+            "state": (heads, rows, columns),
+            "bias": (ids, heads, steps, rows, columns),
+            "dense": (ids, heads, rows, rows),
+        }
+        if self.dense is None:
+            expected["keys"] = expected["gates"] = (ids, heads, factors, rows)
+            expected["betas"] = (ids, heads, factors)
+            expected["values"] = (ids, heads, factors, columns)
+        faults = [
+            f"{name} has shape {tuple(table.shape)}, expected {shape}"
+            for name, shape in expected.items()
+            if (table := self.named().get(name)) is not None and tuple(table.shape) != shape
+        ]
+        if faults:
+            raise InvalidInput(f"layer tables (I={ids}, H={heads}, J={factors}, K={rows}): {'; '.join(faults)}")
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        """The numbers I, H, J, K, V of input ids, heads, factors, state rows and state columns."""
+        ids, heads, rows = self.queries.shape
+        return ids, heads, self.betas.shape[2], rows, self.state.shape[2]
+
+    def named(self) -> dict[str, Tensor]:
+        """The tables that are present, by field name."""
+        fields = ("keys", "betas", "gates", "queries", "state", "values", "bias", "dense")
+        present = {name: getattr(self, name) for name in fields}
+        return {name: table for name, table in present.items() if table is not None}
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> LayerTables:
+        """The same tables, contiguous, on `device`, each number rounded to `dtype`."""
+        return LayerTables(**{name: table.to(device, dtype).contiguous() for name, table in self.named().items()})
+
+
+def arithmetic(storage: torch.dtype) -> torch.dtype:
+    """The type that the recurrence computes in: float64 for float64 storage, float32 for float32 and bfloat16.
+
+    Raises:
+        InvalidInput: any other storage type.
+    """
+    if storage not in _ARITHMETIC:
+        raise InvalidInput(f"storage {storage}: expected one of {', '.join(map(str, _ARITHMETIC))}")
+    return _ARITHMETIC[storage]
+
+
+def recurrent(
+    tables: LayerTables, ids: Int[Tensor, "batch time"], state: Tensor | None = None, *, storage: torch.dtype
+) -> tuple[Float[Tensor, "batch time head column"], Float[Tensor, "batch head row column"]]:
+    """The readouts after every token and the state after the last, by the recurrence itself.
+
+    For j = 0..J-1: S <- g_j[:, None] * S; z = k_jᵀ S; S <- S - (β_j k_j) zᵀ + (β_j k_j) v_jᵀ (+ bias_j); then
+    o = Sᵀ q. A dense layer: S <- M S (+ bias). Id -1 is "no token": the state stays and the readout is 0. Tables
+    are rounded to `storage` once, the state after every factor; arithmetic and readouts are in
+    `arithmetic(storage)`; the state comes back in `storage`, so going on from it equals one pass.
+
+    Args:
+        tables: the layer, on the device of `ids`.
+        ids: input ids in -1..I-1.
+        state: [B, H, K, V], the state to go on from; None starts from `tables.state`.
+        storage: float64, float32 or bfloat16.
+
+    Raises:
+        InvalidInput: an id out of range, a state of another shape, an unknown storage type.
+
+    Source: CKDA eq. of the layer, with a gate before each of J factors.
+    """
+    exact = arithmetic(storage)
+    check_ids(ids, tables.shape[0], "input ids")
+    rounded = tables.to(ids.device, storage).to(ids.device, exact)
+    S = starting_state(tables, ids, state).to(storage).to(exact)  # [B, H, K, V]
+    (batch, time), (_, heads, _, _, columns) = ids.shape, tables.shape
+    readouts = torch.zeros(batch, time, heads, columns, dtype=exact, device=ids.device)
+    for t in range(time):
+        real = (ids[:, t] >= 0)[:, None, None, None]
+        picked = ids[:, t].clamp(min=0)
+        S = torch.where(real, _advance(rounded, picked, S, storage), S)
+        readout = (rounded.queries[picked][..., None] * S).sum(-2)  # [B, H, V]
+        readouts[:, t] = torch.where(real[..., 0], readout, 0.0)
+    return readouts, S.to(storage)
+
+
+def nearest(readouts: Float[Tensor, "row column"], codebook: Float[Tensor, "code column"]) -> Int[Tensor, " row"]:
+    """The number (int32) of the codeword nearest to each readout; the first wins a tie.
+
+    The squared Euclidean distance is Σ_v (r_v - c_v)², summed in the order of v in the type of `readouts`. A readout
+    without a codeword at a finite distance (NaN, infinite, or so large that the square overflows) gets -1.
+
+    Raises:
+        InvalidInput: widths that differ.
+    """
+    check_widths(readouts, codebook)
+    codewords = codebook.to(readouts.dtype)
+    found = torch.full((readouts.shape[0],), -1, dtype=torch.int32, device=readouts.device)
+    if codewords.shape[0] == 0:
+        return found
+    block = max(1, _DISTANCES_AT_ONCE // codewords.shape[0])
+    for start in range(0, readouts.shape[0], block):
+        rows = readouts[start : start + block]
+        distance = torch.zeros(rows.shape[0], codewords.shape[0], dtype=rows.dtype, device=rows.device)
+        for v in range(codewords.shape[1]):
+            difference = rows[:, v, None] - codewords[:, v]
+            distance = distance + difference * difference
+        distance = torch.where(distance.isnan(), torch.inf, distance)
+        index = distance.argmin(1)
+        least = distance.gather(1, index[:, None])[:, 0]
+        found[start : start + block] = torch.where(least < torch.inf, index, -1).int()
+    return found
+
+
+def walk(
+    delta: Int[Tensor, "state symbol"], tokens: Int[Tensor, "batch time"], state: Int[Tensor, " batch"]
+) -> Int[Tensor, "batch time"]:
+    """The automaton's state (int32) after every token, from `state` before the first; token -1 stays.
+
+    Raises:
+        InvalidInput: a token, a state or an entry of `delta` out of range.
+    """
+    check_walk(delta, tokens, state)
+    states = torch.zeros(tokens.shape, dtype=torch.int32, device=tokens.device)
+    current = state.int()
+    for t in range(tokens.shape[1]):
+        token = tokens[:, t]
+        current = torch.where(token >= 0, delta[current.long(), token.clamp(min=0).long()].int(), current)
+        states[:, t] = current
+    return states
+
+
+def check_ids(ids: Tensor, count: int, what: str, least: int = -1) -> None:
+    """Refuse `ids` (any shape, integers) outside `least`..count-1."""
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise InvalidInput(f"{what}: dtype {ids.dtype}, expected int32 or int64")
+    if ids.numel():
+        low, high = (int(end) for end in torch.aminmax(ids))
+        if low < least or high >= count:
+            raise InvalidInput(f"{what}: got values from {low} to {high}, expected {least}..{count - 1}")
+
+
+def check_widths(readouts: Tensor, codebook: Tensor) -> None:
+    """Refuse readouts and codewords that are not two matrices of one width."""
+    if readouts.ndim != 2 or codebook.ndim != 2 or readouts.shape[1] != codebook.shape[1]:
+        raise InvalidInput(
+            f"nearest codeword: readouts of shape {tuple(readouts.shape)} and codebook of shape "
+            f"{tuple(codebook.shape)}; expected [N, V] and [C, V]"
+        )
+
+
+def check_walk(delta: Tensor, tokens: Tensor, state: Tensor) -> None:
+    """Refuse a walk whose shapes or ranges do not fit."""
+    if delta.ndim != 2 or tokens.ndim != 2 or state.shape != tokens.shape[:1]:
+        raise InvalidInput(
+            f"walk: delta {tuple(delta.shape)}, tokens {tuple(tokens.shape)}, state {tuple(state.shape)}; "
+            "expected [Q, A], [B, T] and [B]"
+        )
+    check_ids(delta, delta.shape[0], "walk: transitions", least=0)
+    check_ids(tokens, delta.shape[1], "walk: tokens")
+    check_ids(state, delta.shape[0], "walk: states before the first token", least=0)
+
+
+def starting_state(tables: LayerTables, ids: Tensor, state: Tensor | None) -> Tensor:
+    """The state [B, H, K, V] before the first token of `ids`: `state`, or the layer's for every word."""
+    if ids.ndim != 2:
+        raise InvalidInput(f"input ids: shape {tuple(ids.shape)}, expected [B, T]")
+    _, heads, _, rows, columns = tables.shape
+    shape = (ids.shape[0], heads, rows, columns)
+    if state is None:
+        return tables.state.to(ids.device).expand(shape)
+    if tuple(state.shape) != shape:
+        raise InvalidInput(f"state: shape {tuple(state.shape)}, expected {shape}")
+    return state
+
+
+def _advance(tables: LayerTables, ids: Tensor, S: Tensor, storage: torch.dtype) -> Tensor:
+    """One real token for every word; `tables` and S are in the arithmetic type."""
+    bias = None if tables.bias is None else tables.bias[ids]  # [B, H, J, K, V]
+    if tables.dense is not None:
+        S = (tables.dense[ids][..., None] * S[:, :, None]).sum(-2)
+        return _rounded(S if bias is None else S + bias[:, :, 0], storage)
+    keys, betas, gates = tables.keys[ids], tables.betas[ids], tables.gates[ids]  # [B, H, J, K], [B, H, J]
+    values = None if tables.values is None else tables.values[ids]  # [B, H, J, V]
+    for j in range(tables.shape[2]):
+        k = keys[:, :, j, :, None]  # [B, H, K, 1]
+        S = gates[:, :, j, :, None] * S
+        z = (k * S).sum(-2, keepdim=True)  # [B, H, 1, V]
+        push = betas[:, :, j, None, None] * k
+        S = S - push * z
+        if values is not None:
+            S = S + push * values[:, :, j, None, :]
+        S = _rounded(S if bias is None else S + bias[:, :, j], storage)
+    return S
+
+
+def _rounded(S: Tensor, storage: torch.dtype) -> Tensor:
+    return S.to(storage).to(S.dtype)
