@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from statetrack.constructions import bounds, compiler, reading, weights
 from statetrack.constructions.certificate import Certificate, certify
@@ -176,7 +176,7 @@ def load(path: str | Path) -> Weights:
     return Weights(found.dtype, found.tensors, found.certificate, found.dfa)
 
 
-def check(path: str | Path) -> checker.Facts:
+def check(path: str | Path) -> dict[str, Any]:
     """Check a weights file in full: the independent checker on its certificate, and its tensors against the program.
 
     The program is read from the certificate, certified again and lowered again; every tensor must be equal bit for bit.
@@ -203,7 +203,7 @@ def compact(found: weights.Weights) -> str:
     return json.dumps(found.certificate, separators=(",", ":"))
 
 
-def _independent(text: str, digest: str) -> checker.Facts:
+def _independent(text: str, digest: str) -> dict[str, Any]:
     try:
         return checker.verify(text, digest)
     except checker.Refused as error:

@@ -123,16 +123,17 @@ def check_file(
     else:
         found = api.check(file)
         tensors = "equal to the certified program, bit for bit"
-        if expect is not None and found.digest != expect:
-            raise CertificateFailed(f"file {file}, digest", found.digest, expect)
+        if expect is not None and found["digest"] != expect:
+            raise CertificateFailed(f"file {file}, digest", found["digest"], expect)
     facts = {
         "accepted": True,
-        "digest": found.digest,
-        "kind": found.kind,
-        "target": found.target,
-        "symbols": found.alphabet,
-        "states": found.states,
-        "joint_states": found.joint,
+        "digest": found["digest"],
+        "kind": found["kind"],
+        "proved": found["proved"],
+        "target": found["target"],
+        "symbols": found["symbols"],
+        "states": found["states"],
+        "joint_states": found["joint"],
         "tensors": tensors,
         "seconds": round(time.perf_counter() - started, 3),
     }

@@ -2,7 +2,7 @@
 
 The step model is the recurrent kernel's: tables rounded once to the storage format, each factor applied in the
 arithmetic format, the state rounded to storage after it. For factors with |gates| <= 1 and β in [0, 2] the state error
-grows by at most a factor 1 + κ a factor and κ ρ is added, ρ the largest column norm; so after t tokens it is at most
+grows by at most a factor 1 + κ a factor and κ ρ is added, ρ the Frobenius norm of H_0; so after t tokens it is at most
 ρ ((1 + g)^t - 1) + t ω (1 + g)^t with g the worst symbol's growth.
 
 Main definitions: `RoundingModel`, `rounding_model`, `safe_length`.
@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from statetrack.theory.arrays import dot
 
 from .program import Dense, Factor, Head, Program
 from .weights import Weights
@@ -53,7 +55,10 @@ class RoundingModel:
 
     def state_error(self, tokens: int) -> float:
         """Bound on the Euclidean error of the whole state [K, V] after that many tokens."""
-        power = math.expm1(tokens * math.log1p(self.growth))
+        exponent = tokens * math.log1p(self.growth)
+        if exponent > 700:
+            return math.inf
+        power = math.expm1(exponent)
         return _SLACK * (self.radius * power + (self.start + tokens * self.tiny) * (1 + power))
 
     def readout_error(self, tokens: int) -> float:
@@ -69,7 +74,7 @@ class RoundingModel:
         return low
 
     def _fits(self, tokens: int) -> bool:
-        return tokens * math.log1p(self.growth) < 700 and self.state_error(tokens) <= self.allowed
+        return tokens * math.log1p(self.growth) <= 20 and self.state_error(tokens) <= self.allowed
 
 
 def rounding_model(program: Program, weights: Weights) -> tuple[tuple[RoundingModel | None, ...], ...]:
@@ -97,10 +102,8 @@ def safe_length(program: Program, weights: Weights) -> int | None:
 
 def _tables(weights: Weights, number: int, h: int, head: Head) -> dict[str, Floats]:
     """The stored tables of one head as doubles, without padding."""
-    size, t = (
-        head.size,
-        {n: weights.tensors[f"layers.{number}.{n}"] for n in ("keys", "betas", "gates", "queries", "state")},
-    )
+    names, size = ("keys", "betas", "gates", "queries", "state"), head.size
+    t = {n: weights.tensors[f"layers.{number}.{n}"] for n in names}
     return {
         "keys": t["keys"][:, h, :, :size].astype(np.float64),
         "betas": t["betas"][:, h].astype(np.float64),
@@ -112,36 +115,50 @@ def _tables(weights: Weights, number: int, h: int, head: Head) -> dict[str, Floa
 
 
 def _head(head: Head, tables: dict[str, Floats], dtype: str, margin: str | int | None) -> RoundingModel | None:
-    if any(isinstance(f, Dense) or f.b is not None or f.beta > 2 for step in head.steps for f in step):
+    if any(not _contracts(f) for step in head.steps for f in step):
         return None
     u_s, u = _ROUND_OFF[dtype], _ROUND_OFF["float64" if dtype == "float64" else "float32"]
     inputs = sorted(head.choose.seen)
     growth = 0.0
     for i, key in enumerate(inputs):
-        total = 1.0
+        total = 0.0
         for j, factor in enumerate(head.steps[head.choose.seen[key][0]]):
             assert isinstance(factor, Factor)
-            total *= 1 + _kappa(
-                factor, tables["keys"][i, j], float(tables["betas"][i, j]), tables["gates"][i, j], u, u_s
+            total += math.log1p(
+                _kappa(factor, tables["keys"][i, j], float(tables["betas"][i, j]), tables["gates"][i, j], u, u_s)
             )
-        growth = max(growth, total - 1)
+        growth = max(growth, math.expm1(total))
     h0 = np.array([[float(x) for x in column] for column in head.h0]).T
     radius = float(np.linalg.norm(h0))
-    exact = np.array([[float(x) for x in head.queries[head.choose.seen[k][1]]] for k in inputs]).reshape(
-        len(inputs), head.size
-    )
-    query = float(np.linalg.norm(tables["queries"], axis=1).max(initial=1e-300))
-    drift = float(np.linalg.norm(tables["queries"] - exact, axis=1).max(initial=0.0))
+    asked = [[float(x) for x in head.queries[head.choose.seen[key][1]]] for key in inputs]
+    exact = np.array(asked).reshape(len(inputs), head.size)
+    length = float(np.linalg.norm(tables["queries"], axis=1).max(initial=1e-300))
+    drift = float(np.linalg.norm(tables["queries"] - exact, axis=1).max(initial=0.0)) + 2.0**-53 * length
     words = tables["codebook"]
     code = float(np.linalg.norm(words, axis=1).max(initial=0.0)) * (2.0**-53 if dtype == "float64" else 2.0**-24)
-    # The readout of the rounded state, whose norm is at most twice the exact one wherever the bound is of use.
-    read = 2 * radius * query * _gamma(head.size, u) + radius * drift
-    # Distances are compared after rounding: K_V = V + 3 operations each.
-    half = math.inf if margin is None else float(Fraction(margin)) / 2 * (1 - 2 * _gamma(head.width + 3, u))
+    gap = math.inf if margin is None else float(Fraction(margin))
+    # Inside this range no distance overflows and the underflow of squares is below the slack of `half`.
+    widest, least_gap = (2.0**100, 2.0**-400) if dtype == "float64" else (2.0**30, 2.0**-60)
+    if max(radius, 1.0) * max(length, 1.0) > widest or gap < least_gap:
+        return None
+    # A factor can lose K units of the smallest number in z, and one in each entry of the state.
+    least = math.ceil(math.sqrt(head.size * head.width) * (2 + math.sqrt(head.size))) * _TINY[dtype]
     deepest = max((len(step) for step in head.steps), default=0)
-    tiny = math.sqrt(head.size * head.width) * _TINY[dtype] * 4 * deepest
-    start = float(np.linalg.norm(tables["state"] - h0))
-    return RoundingModel(growth, tiny, radius, start, query, read, (half / _SLACK - read - 2 * code) / query)
+    start = float(np.linalg.norm(tables["state"] - h0)) + 2.0**-53 * radius + least
+    # |fl(S'q) - S'q| <= gamma_K |q| |S'| for the rounded state S', and |S'| <= radius + its error.
+    rounding = _gamma(head.size, u)
+    query = length * (1 + rounding)
+    read = radius * (length * rounding + drift) + least
+    # Distances are compared after rounding: K_V = V + 3 operations each.
+    half = gap / 2 * (1 - 2 * _gamma(head.width + 3, u))
+    return RoundingModel(growth, least * deepest, radius, start, query, read, (half / _SLACK - read - 2 * code) / query)
+
+
+def _contracts(factor: Factor | Dense) -> bool:
+    """Whether |gates| <= 1 and β in [0, 2] without an additive term, so that the exact factor has norm at most 1."""
+    if isinstance(factor, Dense) or factor.b is not None or factor.c < 0 or factor.beta > 2:
+        return False
+    return all(-1 <= a <= 1 for a in factor.alpha or ())
 
 
 def _kappa(factor: Factor, key: Floats, beta: float, gate: Floats, u: float, u_s: float) -> float:
@@ -151,17 +168,17 @@ def _kappa(factor: Factor, key: Floats, beta: float, gate: Floats, u: float, u_s
     (g s)_i - β (k_i z), and rounds to storage. With b = β |k|²: the second term carries at most K + 3 roundings, the
     first one, the difference and the storage one each.
     """
-    square = float(factor.beta / factor.c) if not factor.c.is_zero() else 1.0
+    square = 1.0 if factor.c.is_zero() else float(dot(factor.w, factor.w))
     w = np.array([float(x) for x in factor.w]) / math.sqrt(square)
     exact = np.eye(len(w)) - float(factor.beta) * np.outer(w, w)
     if factor.alpha is not None:
         exact = exact * np.array([float(x) for x in factor.alpha])
     stored = (np.eye(len(w)) - beta * np.outer(key, key)) * gate
-    eta = float(np.linalg.norm(stored - exact)) + 1e-15
+    eta = float(np.linalg.norm(stored - exact)) + (32 + 4 * math.sqrt(len(w))) * 2.0**-53
     b = beta * float(key @ key)
     before = u + b * _gamma(len(w) + 4, u)
     last = (1 + u) * (1 + u_s) - 1
-    return eta + before * (1 + last) + last * (1 + b)
+    return eta + before * (1 + last) + last * max(1.0, b - 1)
 
 
 def _gamma(n: int, u: float) -> float:

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from statetrack.errors import CertificateFailed
+from statetrack.errors import InvalidInput
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
+from statetrack.theory.number_fields import RealCyclotomic
 
 from .closure import Closure, HeadSearch, close, closed_program, float_readouts
 from .margins import Margin, margin
@@ -135,6 +136,10 @@ def _object(
     kind: str, program: Program, dfa: Dfa, goal: Target, result: Closure | None, claims: dict[str, Any]
 ) -> dict[str, Any]:
     """The certificate's JSON object, digest included."""
+    if not isinstance(program.field, RealCyclotomic):
+        raise InvalidInput(
+            f"certificates are over real cyclotomic fields, not {program.field}; embed the program in one"
+        )
     data: dict[str, Any] = {
         "format": FORMAT,
         "kind": kind,
@@ -188,6 +193,3 @@ def _factor(factor: Factor | Dense) -> dict[str, Any]:
     if factor.b is not None:
         data["b"] = [[x.to_json() for x in column] for column in factor.b]
     return data
-
-
-__all__ = ["FORMAT", "Certificate", "CertificateFailed", "certify", "digest_of"]

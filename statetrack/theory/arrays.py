@@ -228,8 +228,9 @@ def _integers(values: Any) -> Integers:
         array = np.array(values, dtype=np.int64)
     except OverflowError:
         return np.array(values, dtype=object)
-    return array
+    return array if _size(array) < _SAFE else np.array(values, dtype=object)
 
 
 def _size(array: Integers) -> int:
-    return int(np.abs(array).max()) if array.size else 1
+    """The largest absolute value; not by np.abs, which leaves -2^63 negative."""
+    return max(int(array.max()), -int(array.min())) if array.size else 1

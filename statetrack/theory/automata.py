@@ -48,7 +48,10 @@ class Dfa:
             if len(set(names)) != len(names):
                 twice = next(name for i, name in enumerate(names) if name in names[:i])
                 raise InvalidAutomaton(f"{kind} {twice!r} stands twice; give each {kind} one name")
-        delta = np.ascontiguousarray(self.delta, dtype=np.int32)
+        given = np.asarray(self.delta)
+        if given.size and given.dtype.kind not in "iu":
+            raise InvalidAutomaton(f"the transition table holds {given.dtype}, not state numbers")
+        delta = given
         if delta.shape != (len(self.states), len(self.alphabet)) or len(self.outputs) != len(self.states):
             raise InvalidAutomaton(
                 f"table of shape {delta.shape} and {len(self.outputs)} outputs do not fit "
@@ -58,6 +61,7 @@ class Dfa:
             delta.size and not (0 <= delta.min() <= delta.max() < len(self.states))
         ):
             raise InvalidAutomaton("a transition or the start leads to a state that does not exist")
+        delta = np.array(given, dtype=np.int32, order="C")
         delta.setflags(write=False)
         object.__setattr__(self, "delta", delta)
 

@@ -50,8 +50,20 @@ class Field(ABC):
             if value.field != self:
                 raise InvalidInput(f"element of {value.field} used in {self}; build both in one field")
             return value
-        q = Fraction(value)
+        try:
+            if isinstance(value, (float, complex, bool)):
+                raise TypeError
+            q = Fraction(value)
+        except (TypeError, ValueError, ZeroDivisionError):
+            raise InvalidInput(
+                f"number {value!r}: give an integer, a fraction, 'p/q' or an element of {self}"
+            ) from None
         return Element(self, (q.numerator,) + (0,) * (self.degree - 1), q.denominator)
+
+    def embed(self, x: Element) -> Element:
+        """An element of this field or a rational of any field, as an element of this field; else InvalidInput."""
+        q = x.as_fraction()
+        return self(x if q is None else q)
 
     def element(self, coordinates: Sequence[int], den: int = 1) -> Element:
         """The element (Σ coordinates[k] b_k)/den in canonical form; den is a non-zero integer."""
@@ -151,10 +163,11 @@ class Element:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.nums, self.den))
+        q = self.as_fraction()
+        return hash((self.nums, self.den)) if q is None else hash(q)
 
     def ball(self, bits: int) -> arb:
-        """A ball that contains this number, radius about 2^-bits times its size."""
+        """A ball that contains this number, radius about 2^-bits times the largest of its terms."""
         with ctx.workprec(bits + 16):
             balls = self.field.basis_balls(bits + 16)
             return sum((balls[k] * c for k, c in self.terms()), arb(0)) / self.den
@@ -220,11 +233,13 @@ class Element:
 
 def element_from_json(field: Field, data: Any) -> Element:
     """The element that `Element.to_json` wrote; raises InvalidInput for anything else."""
-    if isinstance(data, (int, str)) and not isinstance(data, bool):
+    if isinstance(data, (int, str)):
         return field(data)
-    if isinstance(data, list):
-        numbers: list[int] = [int(x) for x in cast("list[Any]", data)]
-        if len(numbers) % 2 and numbers[0] > 0 and all(0 <= k < field.degree for k in numbers[1::2]):
+    if isinstance(data, list) and all(type(x) is int for x in cast("list[Any]", data)):
+        numbers = cast("list[int]", data)
+        indices = numbers[1::2]
+        good = len(numbers) % 2 == 1 and numbers[0] > 0 and sorted(set(indices)) == indices
+        if good and all(0 <= k < field.degree for k in indices):
             coordinates = [0] * field.degree
             for k, c in zip(numbers[1::2], numbers[2::2], strict=True):
                 coordinates[k] = c

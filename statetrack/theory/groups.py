@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from statetrack.errors import BudgetExceeded, InvalidPermutation, UnknownGroup
 
-from .automata import Dfa
+from .automata import Dfa, reachable
 
 Permutation = tuple[int, ...]
 DEFAULT_MAX_ORDER = 100_000
@@ -134,6 +134,9 @@ def permutation_group(
 ) -> Group:
     """The group that permutations of one degree generate; BudgetExceeded past `max_order`."""
     degree = max((len(g) for g in generators), default=1)
+    for g in generators:
+        if not all(isinstance(i, int) for i in g) or sorted(g) != list(range(degree)):
+            raise InvalidPermutation(f"generator {tuple(g)}: give each of the points 0..{degree - 1} one image")
     elements = _closure(generators, degree, max_order)
     names = tuple((labels or {}).get(g) or cycle_notation(g) for g in elements)
     index = {g: i for i, g in enumerate(elements)}
@@ -162,16 +165,11 @@ def parse_generators(text: str) -> tuple[Permutation, ...]:
     rows: list[list[tuple[int, ...]]] = []
     for part in text.split(";"):
         body = part.strip()
-        if not re.fullmatch(r"(\(\s*(\d+([\s,]+\d+)*)?\s*\)\s*)+", body):
+        if not re.fullmatch(r"(\(\s*([0-9]{1,5}([\s,]+[0-9]{1,5})*)?\s*\)\s*)+", body):
             raise InvalidPermutation(
                 f"generator {body!r}: write cycles of numbers from 1, like (1 2 3)(4 5), generators apart by ';'"
             )
-        rows.append(
-            [
-                tuple(int(i) for i in re.split(r"[\s,]+", c.strip())) if c.strip() else ()
-                for c in re.findall(r"\(([^)]*)\)", body)
-            ]
-        )
+        rows.append([_cycle(c.strip(), body) for c in re.findall(r"\(([^)]*)\)", body)])
     degree = max((i for row in rows for cycle in row for i in cycle), default=1)
     if degree > 10_000:
         raise InvalidPermutation(f"point {degree} is above 10,000; number the points from 1 without gaps")
@@ -185,6 +183,15 @@ def parse_generators(text: str) -> tuple[Permutation, ...]:
             image = [to.get(i, i) for i in image]
         made.append(tuple(image))
     return tuple(made)
+
+
+def _cycle(text: str, generator: str) -> tuple[int, ...]:
+    points = tuple(int(i) for i in re.split(r"[\s,]+", text)) if text else ()
+    if len(points) == 1 and points[0] > 9:
+        raise InvalidPermutation(
+            f"generator {generator!r}: ({text}) is the one point {text}; put blanks between points, like (1 2)"
+        )
+    return points
 
 
 NAMED = {
@@ -230,7 +237,7 @@ def direct_product(name: str, factors: Sequence[Group]) -> Group:
 
 
 def _one_named(part: str, whole: str, max_order: int) -> Group:
-    match = re.fullmatch(r"([ZCDSAQ])(\d+)", part)
+    match = re.fullmatch(r"([ZCDSAQ])([0-9]{1,9})", part)
     n = int(match[2]) if match else 0
     kind = match[1].replace("C", "Z") if match else ""
     order = {"Z": n, "D": 2 * n, "Q": n}.get(kind, math.factorial(min(n, 12)) // (2 if kind == "A" and n > 1 else 1))
@@ -322,7 +329,8 @@ def _dicyclic(name: str, n: int) -> Group:
 def word_problem(group: Group, letters: Sequence[int]) -> Dfa:
     """The automaton whose state after x_1 ... x_t is the element x_t ... x_1; its output is that element's label."""
     table = np.column_stack([group.left(g) for g in letters]) if letters else np.empty((group.order, 0), dtype=np.int32)
-    return Dfa(tuple(group.labels[g] for g in letters), group.labels, 0, table.astype(np.int32), group.labels)
+    alphabet = tuple(group.labels[g] for g in letters)
+    return reachable(Dfa(alphabet, group.labels, 0, table.astype(np.int32), group.labels))
 
 
 def transition_group(dfa: Dfa, *, max_order: int = DEFAULT_MAX_ORDER) -> tuple[Group, tuple[int, ...]] | None:

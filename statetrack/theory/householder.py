@@ -75,12 +75,16 @@ def signed_householders(a: Matrix) -> Iterator[SignedHouseholder]:
 
 
 def rotation_by_reflections(r: Matrix) -> tuple[tuple[Vector, Element], ...]:
-    """Reflections (w, c), first applied first, whose product is the orthogonal matrix of size 2 or 3.
+    """Reflections (w, c), first applied first, whose product is the rotation or reflection r of size 2 or 3.
 
-    A rotation is two reflections, in x and in x + R x, for any x off the axis and across it; a matrix of
-    determinant -1 that is a reflection is one; the identity is none. Source: Grazzi et al. Prop. 1 (orthogonal case).
+    A rotation is two reflections, in x and in x + R x, for any x off the axis and across it; a reflection is one; the
+    identity is none. Raises InvalidInput for any other matrix. Source: Grazzi et al. Prop. 1 (orthogonal case).
     """
     field, d = r[0][0].field, len(r)
+    if d not in (2, 3) or not is_orthogonal(r):
+        raise InvalidInput(
+            "reflections make up orthogonal matrices of size 2 or 3 here; use signed_householders for more"
+        )
     one = identity(field, d)
     if r == one:
         return ()
@@ -88,6 +92,8 @@ def rotation_by_reflections(r: Matrix) -> tuple[tuple[Vector, Element], ...]:
     if trace(single) == 2 and matmul(r, r) == one:
         j = next(i for i in range(d) if not single[i][i].is_zero())
         return ((tuple(row[j] for row in single), single[j][j].inverse()),)
+    if (dot(cross(r[0], r[1]), r[2]) if d == 3 else r[0][0] * r[1][1] - r[0][1] * r[1][0]) != 1:
+        raise InvalidInput("a matrix of determinant -1 that is no reflection takes three reflections, not two")
     x = _moved_vector(r)
     y = tuple(a + b for a, b in zip(x, matvec(r, x), strict=True))
     if all(e.is_zero() for e in y):

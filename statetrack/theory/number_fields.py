@@ -147,26 +147,29 @@ class RealCyclotomic(Field):
         """The positive square root of the positive integer d, by Gauss sums; raises if it is not in this field."""
         if d <= 0:
             raise InvalidInput(f"square root of {d}: give a positive integer")
-        root, square, rest = self.one, 1, d
+        square, rest = 1, d
         for p in _primes(d):
             while rest % (p * p) == 0:
                 rest, square = rest // (p * p), square * p
-            if rest % p == 0:
-                root = root * self._sqrt_prime(p)
-        return root * square
-
-    def _sqrt_prime(self, p: int) -> Element:
-        if p == 2:
-            return self.cos(1, 8) * 2
-        residues = {k * k % p for k in range(1, p)}
+        odd = rest // 2 if rest % 2 == 0 else rest
+        root = self.cos(1, 8) * 2 * square if rest % 2 == 0 else self(square)
+        if odd == 1:
+            return root
         total = self.zero
-        for k in range(1, (p + 1) // 2):
-            # Gauss: Σ (k/p) ζ^k is √p for p = 1 mod 4 and i√p for p = 3 mod 4.
-            term = self.cos(k, p) if p % 4 == 1 else self.sin(k, p)
-            total = total + term * (2 if k in residues else -2)
-        return total
+        for k in range(1, odd):
+            # Gauss: Σ (k/d) ζ^k, (k/d) the Jacobi symbol, is √d for d = 1 mod 4 and i√d for d = 3 mod 4.
+            symbol = (
+                math.prod(1 if pow(k, (p - 1) // 2, p) == 1 else -1 for p in _primes(odd))
+                if math.gcd(k, odd) == 1
+                else 0
+            )
+            if symbol:
+                total = total + (self.cos(k, odd) if odd % 4 == 1 else self.sin(k, odd)) * symbol
+        return root * total
 
     def _index(self, p: int, q: int) -> int:
+        if q == 0:
+            raise InvalidInput(f"angle 2π·{p}/0: give a denominator that is not 0")
         g = math.gcd(p, q)
         if self.N % (q // g):
             raise InvalidInput(f"angle 2π·{p}/{q} needs a conductor divisible by {q // g}; {self} has {self.N}")
@@ -271,11 +274,14 @@ def field_for_angles(*denominators: int) -> RealCyclotomic:
 
 def field_from_json(data: Mapping[str, Any]) -> Field:
     """The field that `Field.to_json` wrote; raises InvalidInput for anything else."""
-    if set(data) == {"cos"}:
-        return RealCyclotomic(int(data["cos"]))
-    if set(data) == {"minpoly", "interval"}:
-        low, high = data["interval"]
-        return SimpleField(tuple(int(c) for c in data["minpoly"]), Fraction(str(low)), Fraction(str(high)))
+    try:
+        if set(data) == {"cos"} and type(data["cos"]) is int:
+            return RealCyclotomic(data["cos"])
+        if set(data) == {"minpoly", "interval"} and all(type(c) is int for c in data["minpoly"]):
+            low, high = data["interval"]
+            return SimpleField(tuple(data["minpoly"]), Fraction(str(low)), Fraction(str(high)))
+    except (TypeError, ValueError, ZeroDivisionError):
+        pass
     raise InvalidInput(f"field {dict(data)}: give cos: N, or minpoly and interval")
 
 

@@ -102,9 +102,12 @@ class Orbit:
         return table[rows]
 
     def close(self, max_states: int | None = None) -> int:
-        """Reach every state under all steps, or `max_states` of them; returns the number of edges computed."""
-        done, edges, limit = 0, 0, max_states or self.max_states
-        while done < len(self) < limit:
+        """Reach every state under all steps; returns the number of edges computed.
+
+        With `max_states` stop once that many states are known; without it the orbit's own budget raises BudgetExceeded.
+        """
+        done, edges = 0, 0
+        while done < len(self) and (max_states is None or len(self) < max_states):
             frontier = range(done, min(len(self), done + 65536))
             done = frontier.stop
             rows = self.rows(frontier)

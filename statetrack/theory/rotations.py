@@ -106,9 +106,8 @@ def cube_frame() -> Matrix:
 
 
 def into_field(a: Matrix, field: Field) -> Matrix:
-    """A rational matrix over another field."""
-    rational = [[x.as_fraction() for x in row] for row in a]
-    return tuple(tuple(field(x) for x in row if x is not None) for row in rational)
+    """A matrix over a field that contains its own; InvalidInput if an entry does not lie there."""
+    return tuple(tuple(field.embed(x) for x in row) for row in a)
 
 
 def quaternion_outer(r: Matrix) -> Matrix:

@@ -1,0 +1,164 @@
+"""Certified trackers through the kernels for a million steps: what finite precision does to each construction.
+
+For every construction: `--words` random words of `--steps` tokens, every decoded state compared with the automaton's on
+the device; then a shorter run of the same kernel against the float64 reference, with the error set beside its proved
+bound; and the speed of the kernel beside the plain torch reference on the same device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import torch
+from report import save
+
+import statetrack as st
+from statetrack.api import Weights
+from statetrack.constructions import bounds, reading
+from statetrack.kernels.load import model_of, random_tokens
+from statetrack.kernels.reference import recurrent, walk
+from statetrack.kernels.run import execute
+from statetrack.kernels.tracker import tracker, walk_triton
+
+CASES = (
+    ("S5", "deltaproduct"),
+    ("A5", "ckda"),
+    ("Z60", "ckda"),
+    ("S4", "ckda"),
+    ("A5", "deltaproduct"),
+    ("Z7", "deltanet"),
+    ("D7", "ckda"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda", help="name in the file name of the results")
+    parser.add_argument("--words", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--formats", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--place", default="cuda", help="torch device")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    name = torch.cuda.get_device_name() if options.place == "cuda" else options.place
+    try:
+        for dtype in options.formats:
+            for source, target in CASES:
+                rows.append(measure(st.build(source, target).weights(dtype), source, target, dtype, options))
+                shown = ("source", "target", "format", "wrong", "first_wrong", "proved_length", "ours_seconds", "ratio")
+                print({key: rows[-1][key] for key in shown}, flush=True)
+    finally:
+        # What is measured is kept, also when the run is stopped.
+        save("trackers", options.device, rows, name)
+
+
+def measure(weights: Weights, source: str, target: str, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+    symbols = len(weights.dfa.alphabet)
+
+    def tokens(start: int, stop: int) -> torch.Tensor:
+        return random_tokens(symbols, options.words, start, stop, seed=0, device=options.place)
+
+    storage = getattr(torch, dtype)
+    started = time.perf_counter()
+    trace = execute(
+        model_of(weights), tokens, length=options.steps, storage=storage, device=options.place, keep_answers=False
+    )
+    seconds = time.perf_counter() - started
+    row: dict[str, Any] = {
+        "source": source,
+        "target": target,
+        "format": dtype,
+        "words": options.words,
+        "steps": options.steps,
+        "wrong": trace.wrong,
+        "first_wrong": trace.first_wrong,
+        "wrong_words": trace.wrong_words,
+        "proved_length": weights.horizon(),
+        "executor": trace.executor,
+        "ours_seconds": seconds,
+        "ours_tokens_per_s": trace.tokens / seconds,
+    }
+    return row | agreement(weights, storage, options.place) | speed(weights, storage, options.place)
+
+
+def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 64, steps: int = 4096) -> dict[str, Any]:
+    """The last layer's readouts of the kernel against a float64 run of the exactly lowered tables, and the bound."""
+    exact = weights.in_format("float64")
+    models = model_of(weights), model_of(exact)
+    tokens = random_tokens(len(weights.dfa.alphabet), words, 0, steps, seed=1, device=place)
+    number = len(models[0].layers) - 1
+    ids = _ids(weights, tokens, place)
+    kernel = tracker if place == "cuda" else recurrent
+    ours, _ = kernel(models[0].layers[number].tables.to(place, storage), ids, storage=storage)
+    truth, _ = recurrent(models[1].layers[number].tables.to(place, torch.float64), ids, storage=torch.float64)
+    heads = bounds.rounding_model(reading.program_of(weights.certificate), weights)[number]
+    largest, allowed = 0.0, True
+    for h, model in enumerate(heads):
+        error = (ours[:, :, h].double() - truth[:, :, h]).norm(dim=-1).amax(dim=0)
+        largest = max(largest, float(error.max()))
+        if model is not None:
+            at = torch.arange(1, steps + 1)
+            limit = torch.tensor([min(model.readout_error(int(t)), 1e300) for t in at])
+            allowed = allowed and bool((error.cpu() <= limit).all())
+    proved = min(steps, int(weights.horizon()))
+    trace = execute(model_of(weights), tokens, storage=storage, device=place)
+    states = (walk_triton if place == "cuda" else walk)(
+        model_of(weights).delta.to(place),
+        tokens,
+        torch.full((words,), weights.dfa.start, dtype=torch.int32, device=place),
+    )
+    assert trace.answers is not None
+    return {
+        "agreement_steps": steps,
+        "readout_error": largest,
+        "within_bound": allowed,
+        "equal_where_proved": bool((trace.answers[:, :proved] == states[:, :proved]).all()),
+    }
+
+
+def _ids(weights: Weights, tokens: torch.Tensor, place: str) -> torch.Tensor:
+    """Input ids of the last layer; layers below are replaced by their exact outputs, found with the float64 reference."""
+    model = model_of(weights.in_format("float64"))
+    outs = [tokens.long()]
+    for layer in model.layers[:-1]:
+        ids = layer.route.to(place)[tuple(outs)].int().contiguous()
+        readouts, _ = recurrent(layer.tables.to(place, torch.float64), ids, storage=torch.float64)
+        nearest = torch.cdist(readouts[:, :, 0], layer.codebooks[0].to(place, torch.float64)).argmin(-1)
+        outs.append(layer.labels[0].to(place)[nearest].long())
+    return model.layers[-1].route.to(place)[tuple(outs)].int().contiguous()
+
+
+def speed(weights: Weights, storage: torch.dtype, place: str, words: int = 1024, steps: int = 2048) -> dict[str, Any]:
+    """Tokens a second of the last layer's kernel and of the reference, same inputs."""
+    tables = model_of(weights).layers[-1].tables.to(place, storage)
+    ids = random_tokens(tables.shape[0], words, 0, steps, seed=2, device=place)
+    rates = {"kernel": _rate(tracker if place == "cuda" else recurrent, tables, ids, storage, 5)}
+    rates["reference"] = _rate(recurrent, tables, ids[:, :256].contiguous(), storage, 1)
+    return {
+        "kernel_tokens_per_s": rates["kernel"],
+        "peer": "torch reference, same device",
+        "peer_tokens_per_s": rates["reference"],
+        "ratio": rates["kernel"] / rates["reference"],
+    }
+
+
+def _rate(run: Any, tables: Any, ids: torch.Tensor, storage: torch.dtype, repeats: int) -> float:
+    seconds: list[float] = []
+    for _ in range(repeats + 1):
+        _wait()
+        started = time.perf_counter()
+        run(tables, ids, storage=storage)
+        _wait()
+        seconds.append(time.perf_counter() - started)
+    return ids.numel() / sorted(seconds[1:])[repeats // 2]
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
