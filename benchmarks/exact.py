@@ -3,6 +3,8 @@
 Every job runs in a process of its own, so that its peak memory is its own. The peer multiplies the same matrices with
 `DomainMatrix` and keeps a set of the products, for as long as `--peer-seconds` says.
 """
+# SymPy and torch are only partly typed.
+# pyright: basic
 
 from __future__ import annotations
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -18,7 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str) -> None:
-    """Write results/NAME-DEVICE.json and .md and print the table."""
+    """Write results/NAME-DEVICE.json and the same rows as a table in NAME-DEVICE.md."""
     packages = ("numpy", "python-flint", "sympy", "torch", "triton", "statetrack")
     data = {
         "device": device_name,
@@ -28,13 +30,13 @@ def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str) -
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [columns, ["---"] * len(columns)] + [[_cell(row.get(key)) for key in columns] for row in rows]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    (RESULTS / f"{name}-{device}.md").write_text(f"{device_name}\n\n{text}\n", encoding="utf-8")
-    table = Table(*columns)
-    for line in lines[2:]:
-        table.add_row(*line)
-    Console(width=200).print(table)
+    table = Table(*columns, box=box.MARKDOWN)
+    for row in rows:
+        table.add_row(*(_cell(row.get(key)) for key in columns))
+    page = RESULTS / f"{name}-{device}.md"
+    with page.open("w", encoding="utf-8") as file:
+        Console(file=file, width=4000).print(f"{device_name}\n", table)
+    print(f"written: {page}", file=sys.stderr)
 
 
 def _cell(value: Any) -> str:

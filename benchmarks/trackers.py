@@ -4,6 +4,8 @@ For every construction: `--words` random words of `--steps` tokens, every decode
 the device; then a shorter run of the same kernel against the float64 reference, with the error set beside its proved
 bound; and the speed of the kernel beside the plain torch reference on the same device.
 """
+# SymPy and torch are only partly typed.
+# pyright: basic
 
 from __future__ import annotations
 
@@ -119,7 +121,7 @@ def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 6
 
 
 def _ids(weights: Weights, tokens: torch.Tensor, place: str) -> torch.Tensor:
-    """Input ids of the last layer; layers below are replaced by their exact outputs, found with the float64 reference."""
+    """Input ids of the last layer, the layers below replaced by their outputs in float64."""
     model = model_of(weights.in_format("float64"))
     outs = [tokens.long()]
     for layer in model.layers[:-1]:

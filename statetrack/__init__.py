@@ -31,6 +31,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .api import Compiled, Weights, build, check, load
+    from .constructions.source import Options
     from .theory.automata import Dfa
     from .theory.groups import Group
 
@@ -49,6 +50,7 @@ __all__ = [
     "KernelUnavailable",
     "NoConstruction",
     "NotExpressible",
+    "Options",
     "OutOfRange",
     "RegexSyntaxError",
     "StatetrackError",
@@ -65,6 +67,7 @@ _LAZY = {
     "build": "statetrack.api",
     "check": "statetrack.api",
     "load": "statetrack.api",
+    "Options": "statetrack.constructions.source",
     "Dfa": "statetrack.theory.automata",
     "Group": "statetrack.theory.groups",
 }

@@ -23,6 +23,8 @@ from .program import Head, Layer, LayerInput, Lookup, Program, Readout, head_orb
 
 Ids = NDArray[np.int32]
 _EDGES_AT_ONCE = 1 << 18
+# Products are followed recursively, here and by the checker; every so many letters one gets algebra of its own.
+_DEEPEST = 100
 
 
 class HeadSearch:
@@ -158,6 +160,9 @@ def close(
                 progress(len(seen))
         done += len(level)
     result.joint = len(seen)
+    reached = len({key[-4:] for key in seen})
+    if reached < len(dfa.states):
+        raise CertificateFailed("automaton states in reach", str(reached), str(len(dfa.states)))
     return result
 
 
@@ -264,21 +269,22 @@ def _known_products(program: Program, dfa: Dfa) -> dict[int, tuple[int, int]]:
     matrices = {step: head.maps[step].matrix for step in maps}
     by_map = {column.tobytes(): step for step, column in maps.items()}
     products: dict[int, tuple[int, int]] = {}
-    known: set[int] = set()
+    depth: dict[int, int] = {}
     queue: list[int] = []
     bases: list[int] = []
     for start in maps:
-        if start in known:
+        if start in depth:
             continue
         bases.append(start)
-        known.add(start)
+        depth[start] = 0
         queue.append(start)
         for c in queue:
             for b in bases:
                 a = by_map.get(np.ascontiguousarray(maps[b][maps[c]]).tobytes())
-                if a is not None and a not in known and matmul(matrices[b], matrices[c]) == matrices[a]:
-                    products[a] = (b, c)
-                    known.add(a)
+                if a is not None and a not in depth and matmul(matrices[b], matrices[c]) == matrices[a]:
+                    depth[a] = (depth[c] + 1) % _DEEPEST
+                    if depth[a]:
+                        products[a] = (b, c)
                     queue.append(a)
     return products
 

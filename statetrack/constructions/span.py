@@ -72,6 +72,8 @@ def _readouts(program: Program, head: Head, dfa: Dfa) -> tuple[Readout, ...]:
                 moved = orbit.move(head.choose((token,))[0], np.array([hidden[state]], dtype=np.int32))
                 hidden[after] = int(moved[0])
                 queue.append(after)
+    if len(hidden) < len(dfa.states):
+        raise CertificateFailed("automaton states in reach", str(len(hidden)), str(len(dfa.states)))
     rows = orbit.readouts(head.queries[0], np.array([hidden[q] for q in range(len(dfa.states))], dtype=np.int32))
     return tuple(tuple(orbit.scalars.vector(int(i))[0] for i in row) for row in rows)
 

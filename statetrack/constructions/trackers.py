@@ -290,18 +290,22 @@ def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) 
     guess = _one_head(source, field, identity(field, size), steps, vector(field, [1] + [0] * (size - 1)))
     head = guess.layers[0].heads[0]
     orbit = head_orbit(field, head, max_states=1_000_000)
-    labels, done = np.array([source.dfa.start], dtype=np.int32), 0
+    assert source.group is not None
+    elements, done = np.zeros(1, dtype=np.int32), 0
+    products = [source.group.left(g) for g in source.letters]
     step_of = [head.choose((token,))[0] for token in range(len(source.letters))]
-    while done < len(labels):
-        frontier = np.arange(done, len(labels), dtype=np.int32)
-        done = len(labels)
+    while done < len(elements):
+        frontier = np.arange(done, len(elements), dtype=np.int32)
+        done = len(elements)
         for token, step in enumerate(step_of):
             images = orbit.move(step, frontier)
-            labels = np.concatenate([labels, np.full(len(orbit) - len(labels), -1, dtype=np.int32)])
-            labels[images] = source.dfa.delta[labels[frontier], token]
+            elements = np.concatenate([elements, np.full(len(orbit) - len(elements), -1, dtype=np.int32)])
+            elements[images] = products[token][elements[frontier]]
     columns = orbit.columns.to_floats()
     states = columns[orbit.rows(range(len(orbit)))].transpose(0, 2, 1)
-    query = best_query(states, labels != source.dfa.start)
+    # Two hidden states of different elements must read differently, whatever the automaton calls them: only then is
+    # the distance of their readouts that of q from the image of q under an element other than the identity.
+    query = best_query(states, elements != 0)
     return _one_head(source, field, head.h0, steps, vector(field, query))
 
 

@@ -40,13 +40,13 @@ class Refused(Exception):
     """The certificate is not accepted: what, got, expected, in one line."""
 
     def __init__(self, what: str, got: object, expected: object) -> None:
-        super().__init__(f"{what}, got {ascii(got)[:90]}, expected {str(expected)[:90]}")
+        super().__init__(f"{what}, got {ascii(got)[:90]}, expected {ascii(str(expected))[1:-1][:90]}")
 
 
 def verify(text: str, expect: str | None = None) -> dict[str, Any]:
     """What the certificate's text proves, as a few named facts. Raises Refused for everything that is no proof."""
     try:
-        top: Any = json.loads(text, object_pairs_hook=unique, parse_float=Fraction, parse_constant=Fraction)
+        top: Any = json.loads(text, object_pairs_hook=unique, parse_float=int, parse_constant=int)
         kind = top["kind"]
         keys(top, "format kind field range layers automaton claims digest" + " readouts" * (kind == "span"))
         need(top["format"] == "statetrack-certificate/1" and kind in ("closure", "span"), "format", top["format"])
@@ -57,6 +57,9 @@ def verify(text: str, expect: str | None = None) -> dict[str, Any]:
         automaton = keys(top["automaton"], "alphabet states outputs start delta")
         letters, states, delta = len(automaton["alphabet"]), len(automaton["states"]), automaton["delta"]
         good = len(automaton["outputs"]) == len(delta) == states and below([automaton["start"]], states)
+        good = good and [letters, states] == [len({*automaton[name]}) for name in ("alphabet", "states")]
+        kinds = [type(rule[key]).__name__[:3] for key in ("target", "gates", "additive", "low", "high", "dense")]
+        good = good and kinds == [*3 * ["str"], "int", "int", "boo"] and len(top["layers"]) > 0
         need(good and all(below(row, *[states] * letters) for row in delta), "automaton", delta, "a total one")
         field = Field(keys(top["field"], "cos")["cos"])
         layers = [Layer(field, rule, i, layer) for i, layer in enumerate(top["layers"])]
@@ -77,10 +80,10 @@ def main() -> int:
     options = parser.parse_args()
     try:
         facts = verify(Path(options.file).read_text("utf-8"), options.expect)
+        print("accepted", *(f"{key}: {value!a}" for key, value in facts.items()), sep="\n")
     except (Refused, OSError, ValueError) as error:
         print("refused:", *str(error).split(), file=sys.stderr)
         return 2
-    print("accepted", *(f"{key}: {value}" for key, value in facts.items()), sep="\n")
     return 0
 
 
@@ -100,6 +103,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, refused if a key stands twice."""
     need(len(dict(pairs)) == len(pairs), "repeated key", [key for key, _ in pairs], "each key once")
     return dict(pairs)
+
+
+def rational(value: Any) -> Fraction:
+    """An integer or "p/q"."""
+    return Fraction(value if type(value) is int or {*value} <= {*"-/0123456789"} else "no number")
 
 
 def below(values: Any, *limits: int) -> bool:
@@ -127,9 +135,9 @@ class Field:
         need(type(order) is int and 0 < order <= 100_000, "conductor", order, "1 to 100000")
         self.N: int = order
         self.primes = [p for p in range(2, order + 1) if order % p == 0 and all(p % d for d in range(2, isqrt(p) + 1))]
+        self.basis, self.value = cache(self.basis), cache(self.value)
         self.m = max(1, order * prod(p - 1 for p in self.primes) // prod(self.primes) // 2)
 
-    @cache  # noqa: B019
     def basis(self, j: int) -> Sequence[tuple[int, int]]:
         """2cos(2πj/N) over the basis, for any integer j."""
         m, i, sign = self.m, min(j % self.N, -j % self.N), 1
@@ -178,7 +186,6 @@ class Field:
         need(bits < 1 << 15, "sign", (x, y), "numbers that differ within 2^15 bits")
         return True if x == y or lo > 0 else False if hi < 0 else self.at_least(x, y, 2 * bits)
 
-    @cache  # noqa: B019
     def value(self, k: int, bits: int) -> tuple[int, int]:
         """Integers lo <= 2^bits b_k <= hi."""
         # In units of 2^-q: each arctan errs by under 3(q + 1), so pi, the angle x < pi and cos x by under 60q + 61, and
@@ -198,7 +205,7 @@ class Field:
     def number(self, value: Any) -> Num:
         """An integer, "p/q", or [den, k, n, k, n, ...]."""
         if type(value) is not list:
-            q = Fraction(value if type(value) in (int, str) else "no number")
+            q = rational(value)
             return q.denominator, ((0, q.numerator),) if q else ()
         good = len(value) % 2 == 1 and all(type(x) is int for x in value) and value[0] > 0
         need(good and below(value[1::2], *[self.m] * (len(value) // 2)), "number", value)
@@ -227,9 +234,9 @@ class Head:
         self.unit: list[Row] = [tuple([ONE if i == j else ZERO for j in size]) for i in size]
         self.queries = [field.row(query, self.K) + (ZERO,) * more for query in data["queries"]]
         self.steps = [self.compose(rule, step) for step in data["steps"]]
+        self.column, self.move, self.code = map(cache, (self.column, self.move, self.code))
         self.derived: dict[int, tuple[int, int]] = {}
         for a, b, c in data["derived"]:
-            # A circle of triples is no proof, and ends in a RecursionError.
             need(self.after(self.steps[b], self.steps[c]) == self.steps[a], "derived", (a, b, c), "a is b after c")
             self.derived[a] = b, c
         marks = [row[self.K :] for row in self.unit[self.K :]] or [()] * self.V
@@ -272,7 +279,6 @@ class Head:
             total = self.after(wide + self.unit[K:], total)
         return list(total)
 
-    @cache  # noqa: B019
     def column(self, step: int, x: int) -> int:
         """The number of a column's image."""
         if step in self.derived:
@@ -280,12 +286,10 @@ class Head:
             return self.column(b, self.column(c, x))
         return self.columns[tuple([self.field.dot(row, self.columns.listed[x]) for row in self.steps[step]])]
 
-    @cache  # noqa: B019
     def move(self, step: int, matrix: int) -> int:
         """The number of the matrix after a step."""
         return self.matrices[tuple([self.column(step, x) for x in self.matrices.listed[matrix]])]
 
-    @cache  # noqa: B019
     def code(self, query: int, matrix: int) -> int:
         """The code of the matrix's readout."""
         columns = [self.columns.listed[x] for x in self.matrices.listed[matrix]]
@@ -302,7 +306,7 @@ class Layer:
         good = all(len(key) == index + 1 and below(picks, *sizes) for key, picks in data["inputs"])
         self.inputs = {tuple(key): [*zip(self.heads, p[::2], p[1::2], strict=True)] for key, p in data["inputs"]}
         self.emit = None if data["emit"] is None else {tuple(codes): symbol for codes, symbol in data["emit"]}
-        self.unused = {*self.inputs, *(("codes", *codes) for codes in self.emit or ())}
+        self.unused = {*self.inputs, *(((), *codes) for codes in self.emit or ())}
         good = good and len(self.unused) == len(data["inputs"]) + len(data["emit"] or ())
         need(good and (len(self.heads) == 1 or self.emit is not None), "inputs and emit", index, sizes)
 
@@ -312,7 +316,7 @@ class Layer:
         for head, step, query in self.inputs[key]:
             mats.append(head.move(step, joint[len(mats)]))
             codes.append(head.code(query, mats[-1]))
-        self.unused -= {key, ("codes", *codes)}
+        self.unused -= {key, ((), *codes)}
         return codes[0] if self.emit is None else self.emit[tuple(codes)]
 
 
@@ -326,7 +330,7 @@ def check_closure(field: Field, layers: list[Layer], top: Any) -> tuple[int, lis
             key, mats = (token,), list[int]()
             for layer in layers:
                 key = (*key, layer.advance(key, joint, mats))
-            if key[-1] != target or joints[(*mats, target)] >= claims["joint"]:
+            if key[-1] != target or joints[(*mats, target)] >= min(claims["joint"], 5_000_000):
                 raise Refused("answer, or number of joint states", (key[-1], len(joints)), (target, claims["joint"]))
     unused = [layer.unused for layer in layers] + [{*range(len(delta))} - {joint[-1] for joint in joints}]
     need(not any(unused), "inputs, codes or states out of reach", unused, "none")
@@ -366,13 +370,9 @@ def check_span(field: Field, layers: list[Layer], top: Any) -> tuple[int, list[F
 
 def apart(field: Field, rows: Sequence[Row], labels: Sequence[int] | None, claim: Any) -> Fraction | None:
     """The claimed margin; refused unless rows of different labels are so far apart (None: all labels are equal)."""
-    codes, margin = labels or range(len(rows)), None if claim is None else Fraction(claim)
-    need(
-        margin is None if len(set(codes)) < 2 else margin is not None and margin > 0,
-        "margin",
-        claim,
-        "positive or null",
-    )
+    codes, margin = labels or range(len(rows)), None if claim is None else rational(claim)
+    good = margin is None if len(set(codes)) < 2 else margin is not None and margin > 0
+    need(good, "margin", claim, "positive or null")
     if margin is None:
         return None
     den, bits = lcm(*[x[0] for row in rows for x in row]), 64

@@ -135,7 +135,7 @@ def permutation_group(
     """The group that permutations of one degree generate; BudgetExceeded past `max_order`."""
     degree = max((len(g) for g in generators), default=1)
     for g in generators:
-        if not all(isinstance(i, int) for i in g) or sorted(g) != list(range(degree)):
+        if any(type(i) is not int for i in g) or sorted(g) != list(range(degree)):
             raise InvalidPermutation(f"generator {tuple(g)}: give each of the points 0..{degree - 1} one image")
     elements = _closure(generators, degree, max_order)
     names = tuple((labels or {}).get(g) or cycle_notation(g) for g in elements)

@@ -102,7 +102,6 @@ COUNTS = dict.fromkeys(MAKERS, 400) | dict.fromkeys([*CKDA, *MORE], 1050) | {"S4
 
 @cache
 def produced(name: str) -> str:
-    """The text of a certificate that the package itself makes."""
     source, proof = f"regex:{name}" if "*" in name else name, "span" if name == SPAN else "closure"
     return api.build(source, PRODUCED[name], proof=proof, check=False).certificate.text()
 
@@ -176,7 +175,6 @@ class Floats:
         return tuple(sum(a * x for a, x in zip(q, column, strict=True)) for column in H)
 
     def closure(self) -> bool:
-        """The canonical search with matrices rounded to 6 places."""
         layers, automaton, claims = self.cert["layers"], self.cert["automaton"], self.cert["claims"]
         heads = [h for entry in layers for h in entry["heads"]]
         start = [[self.reals(x) for x in h["h0"]] for h in heads]
@@ -370,7 +368,6 @@ def test_a_wrong_entry_is_named(name: str, path: str, value: str, message: str) 
         verify(altered(name, path, value))
 
 
-@pytest.mark.xfail(strict=False, reason="the checker is still lenient here")
 @pytest.mark.parametrize(("name", "path", "value", "_"), entries(ODD))
 def test_an_entry_against_the_format_is_refused(name: str, path: str, value: str, _: str) -> None:
     with pytest.raises(Refused):
@@ -434,7 +431,6 @@ def test_the_checker_runs_alone(name: str, tmp_path: Path) -> None:
         done = subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr.count("\n")) == (code, code // 2)
         assert ("after every" in done.stdout) == (code == 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cert.json", "checker.py"]
 
 
 def test_bad_files_give_one_line_and_exit_2(
