@@ -129,6 +129,7 @@ def build(
     *,
     letters: str = "all",
     missing: str = "error",
+    token: bool = False,
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
@@ -146,6 +147,7 @@ def build(
         target: "ckda", "deltaproduct", "deltanet", ... (`statetrack targets`).
         letters: a group's alphabet: "all" elements or "generators".
         missing: absent edges of a file: "error", "sink" or "stay".
+        token: a JFLAP read of several letters is one symbol.
         max_dim, max_factors, construction, proof: see `compile_source`.
         check: also run the independent checker on the certificate before anything is returned.
 
@@ -154,7 +156,7 @@ def build(
     >>> build("S3").dims
     ((2,),)
     """
-    options = Options(letters, missing, max_states, max_order)
+    options = Options(letters, missing, token, max_states, max_order)
     made = compiler.compile_source(
         source,
         target,

@@ -50,6 +50,7 @@ def build(
     dtype: Annotated[str, typer.Option(help="Number format: float64, float32, bfloat16.")] = "float32",
     letters: Annotated[str, typer.Option(help="A group's alphabet: all elements or generators.")] = "all",
     missing: Annotated[str, typer.Option(help="Absent edges of a file: error, sink or stay.")] = "error",
+    token: Annotated[bool, typer.Option(help="A JFLAP read of several letters is one symbol.")] = False,
     max_dim: Annotated[int | None, typer.Option(help="Largest state size K of a head.")] = None,
     max_factors: Annotated[int | None, typer.Option(help="Most factors a token.")] = None,
     construction: Annotated[
@@ -73,6 +74,7 @@ def build(
             target,
             letters=letters,
             missing=missing,
+            token=token,
             max_dim=max_dim,
             max_factors=max_factors,
             construction=construction,

@@ -32,10 +32,11 @@ class Plan:
     program: Program
 
     @property
-    def cost(self) -> tuple[int, int, int]:
-        """Layers, factors a token, total state numbers: the smallest plan wins in this order."""
-        sizes = sum(h.size * h.width for layer in self.program.layers for h in layer.heads)
-        return len(self.program.layers), self.program.factors_per_token, sizes
+    def cost(self) -> tuple[int, int, int, int]:
+        """Layers, factors a token, total K, total state numbers K·V: the smallest plan wins in this order."""
+        heads = [head for layer in self.program.layers for head in layer.heads]
+        sizes = sum(head.size for head in heads), sum(head.size * head.width for head in heads)
+        return len(self.program.layers), self.program.factors_per_token, *sizes
 
 
 @dataclass(frozen=True)

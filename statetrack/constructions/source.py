@@ -49,10 +49,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Options:
-    """How to read a source: letters "all" or "generators" of a group, missing edges, and budgets."""
+    """How to read a source: letters "all" or "generators" of a group, missing edges, whole JFLAP reads, budgets."""
 
     letters: str = "all"
     missing: str = "error"
+    token: bool = False
     max_states: int = 1_000_000
     max_order: int = 100_000
 
@@ -77,7 +78,7 @@ def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source
             raise InvalidFile(
                 rest, "no such file", "give an existing automaton file, or prefix a regular expression with regex:"
             )
-        dfa = read_automaton(rest, missing=options.missing, max_states=options.max_states)
+        dfa = read_automaton(rest, missing=options.missing, token=options.token, max_states=options.max_states)
         return from_automaton(Path(rest).name, dfa)
     if kind == "perm":
         generators = parse_generators(rest)

@@ -33,7 +33,7 @@ from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
 
 from .certificate import Certificate, digest_of
-from .program import Dense, Factor, Head, Layer, Program
+from .program import Dense, Factor, Head, Layer, LayerInput, Program
 from .reading import automaton_of
 
 Array = NDArray[Any]
@@ -137,20 +137,23 @@ def _layer(layer: Layer, below: list[int], dtype: str) -> dict[str, Array]:
                 place = (extra if name in extra else out)[name][i, h]
                 place[tuple(slice(n) for n in array.shape)] = array
     out |= {name: array for name, array in extra.items() if array.any()}
-    tensors: dict[str, Array] = {name: array.astype(kind) for name, array in out.items()}
-    code_kind = np.float64 if dtype == "float64" else np.float32
-    for h, head in enumerate(heads):
+    return {name: array.astype(kind) for name, array in out.items()} | _tables(layer, inputs, below, dtype)
+
+
+def _tables(layer: Layer, inputs: list[LayerInput], below: list[int], dtype: str) -> dict[str, Array]:
+    """Codebooks and labels of the heads, the route from (token, outputs below) to the input, and the emit table."""
+    tensors: dict[str, Array] = {}
+    for h, head in enumerate(layer.heads):
         book = head.codebook or {}
-        tensors[f"codebook.{h}"] = (
-            np.array([[float(x) for x in r] for r in book]).reshape(len(book), head.width).astype(code_kind)
-        )
+        codewords = np.array([[float(x) for x in readout] for readout in book]).reshape(len(book), head.width)
+        tensors[f"codebook.{h}"] = codewords.astype(np.float64 if dtype == "float64" else np.float32)
         tensors[f"labels.{h}"] = np.array(list(book.values()), dtype=np.int32)
     route = np.full(below, -1, dtype=np.int32)
     for i, key in enumerate(inputs):
         route[key] = i
     tensors["route"] = route
     if layer.emit is not None:
-        sizes = [1 + max((codes[h] for codes in layer.emit.seen), default=-1) for h in range(len(heads))]
+        sizes = [1 + max((codes[h] for codes in layer.emit.seen), default=-1) for h in range(len(layer.heads))]
         tensors["emit"] = np.full(sizes, -1, dtype=np.int32)
         for codes, symbol in layer.emit.seen.items():
             tensors["emit"][codes] = symbol

@@ -147,34 +147,8 @@ def from_table(
     outputs = outputs or {}
     if missing not in ("error", "sink", "stay"):
         raise InvalidAutomaton(f"missing-edge policy {missing!r} is not one of error, sink, stay")
-    if not states:
-        raise InvalidAutomaton("an automaton needs at least one state")
     names, symbols = list(states), list(alphabet)
-    known = set(names)
-    if start not in known:
-        raise InvalidAutomaton(
-            f"start state {start!r} is not among the states {_some(names)}; correct the start", state=start
-        )
-    letters = set(symbols)
-    for (source, symbol), to in delta.items():
-        for state in (source, to):
-            if state not in known:
-                raise InvalidAutomaton(
-                    f"edge {source!r} --{symbol!r}--> {to!r}: state {state!r} is not among the states {_some(names)}",
-                    state=state,
-                    symbol=symbol,
-                )
-        if symbol not in letters:
-            raise InvalidAutomaton(
-                f"edge {source!r} --{symbol!r}--> {to!r}: symbol {symbol!r} is not in the alphabet {_some(symbols)}",
-                state=source,
-                symbol=symbol,
-            )
-    for state in outputs:
-        if state not in known:
-            raise InvalidAutomaton(
-                f"accepting or output state {state!r} is not among the states {_some(names)}", state=state
-            )
+    _check_names(names, set(symbols), start, delta, outputs)
     absent = [(state, symbol) for state in names for symbol in symbols if (state, symbol) not in delta]
     if absent and missing == "error":
         state, symbol = absent[0]
@@ -186,10 +160,7 @@ def from_table(
             symbol=symbol,
         )
     if absent and missing == "sink":
-        sink = "sink"
-        while sink in known:
-            sink += "_"
-        names.append(sink)
+        names.append(next(name for name in ("sink" + "_" * i for i in range(len(names) + 1)) if name not in names))
     index = {state: i for i, state in enumerate(names)}
     table = np.empty((len(names), len(symbols)), dtype=np.int32)
     for i, state in enumerate(names):
@@ -199,6 +170,35 @@ def from_table(
             table[i, j] = default if to is None else index[to]
     values = tuple(outputs.get(state, False) for state in names)
     return reachable(Dfa(tuple(symbols), tuple(names), index[start], table, values))
+
+
+def _check_names(
+    names: Sequence[str],
+    letters: set[str],
+    start: str,
+    delta: Mapping[tuple[str, str], str],
+    outputs: Mapping[str, Output],
+) -> None:
+    """Refuse a start, edge or output that names a state or symbol that is not listed."""
+    if not names:
+        raise InvalidAutomaton("an automaton needs at least one state")
+    known, listed = set(names), _some(names)
+    if start not in known:
+        raise InvalidAutomaton(
+            f"start state {start!r} is not among the states {listed}; correct the start", state=start
+        )
+    for (source, symbol), to in delta.items():
+        edge = f"edge {source!r} --{symbol!r}--> {to!r}"
+        for state in (source, to):
+            if state not in known:
+                message = f"{edge}: state {state!r} is not among the states {listed}"
+                raise InvalidAutomaton(message, state=state, symbol=symbol)
+        if symbol not in letters:
+            message = f"{edge}: symbol {symbol!r} is not in the alphabet {_some(sorted(letters))}"
+            raise InvalidAutomaton(message, state=source, symbol=symbol)
+    for state in outputs:
+        if state not in known:
+            raise InvalidAutomaton(f"accepting or output state {state!r} is not among the states {listed}", state=state)
 
 
 def reachable(dfa: Dfa) -> Dfa:

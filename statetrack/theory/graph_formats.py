@@ -24,7 +24,7 @@ import contextlib
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -142,6 +142,13 @@ def from_jff(
             raise InvalidFile(where, reason, "make it deterministic; --token keeps a read of several letters whole")
         outputs = _jff_outputs(nodes, names, kind, where)
         return _table(where, list(names.values()), names[start], edges, outputs, missing)
+    return _subsets(nodes, start, moves, token, max_states)
+
+
+def _subsets(
+    nodes: Mapping[str, ET.Element], start: str, moves: Collection[tuple[str, str, str]], token: bool, max_states: int
+) -> Dfa:
+    """The subset automaton of a JFLAP automaton with epsilon, words or several edges on one symbol."""
     number = {key: i for i, key in enumerate(nodes)}
     rows: list[list[tuple[frozenset[str], int]]] = [[] for _ in nodes]
     silent: list[list[int]] = [[] for _ in nodes]

@@ -244,7 +244,8 @@ def _one_named(part: str, whole: str, max_order: int) -> Group:
     if not match or n < 1 or (kind == "Q" and (n < 8 or n % 4)):
         known = ", ".join(text.split(":")[0] for text in NAMED.values())
         raise UnknownGroup(
-            f"unknown group {part!r} in {whole!r}: know {known} and products like Z2xS3 (see 'statetrack groups')"
+            f"unknown group {part!r} in {whole!r}: know {known} and products like Z2xS3 (see 'statetrack groups'); "
+            f"a regular expression of that look is written regex:{whole}"
         )
     if order > max_order:
         raise BudgetExceeded(
