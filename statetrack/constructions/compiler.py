@@ -91,7 +91,8 @@ def compile_source(
     options = options or Options()
     chosen = target(goal)
     resolved = resolve(source, options)
-    made = plan(resolved, chosen, max_dim=max_dim, max_factors=max_factors, construction=construction)
+    limits = {"max_dim": max_dim, "max_factors": max_factors}
+    made = plan(resolved, chosen, **limits, construction=construction, linear=proof == "span")
     program, certificate = certify(
         made.program, resolved.dfa, chosen, proof=proof, max_joint=options.max_states, progress=progress
     )

@@ -78,8 +78,12 @@ def plan(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    linear: bool = False,
 ) -> Plan:
-    """The cheapest construction (layers, then factors a token, then state size) within the limits.
+    """The cheapest construction (see `Plan.cost`) within the limits.
+
+    `linear` asks for a readout that the automaton's state alone determines, as the span proof needs: for an automaton
+    that leaves out trackers of its group, whose hidden state tells the group element.
 
     Raises:
         NotExpressible: the target provably cannot, with the theorem and a witness.
@@ -91,6 +95,8 @@ def plan(
     refute(source, goal, max_dim)
     factors = goal.factors if max_factors is None else max_factors
     plans = list(_candidates(source, goal, construction))
+    if linear and source.on_states:
+        plans = [p for p in plans if p.construction in ("trivial", "permutation", "dense")]
     fitting = [p for p in plans if _fits(p, max_dim, factors)]
     if fitting:
         return min(fitting, key=lambda p: p.cost)
