@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
+from beartype.claw import beartype_packages
 from hypothesis import HealthCheck, settings
+
+# Annotations of the exact rooms are checked at run time while tests run.
+beartype_packages(("statetrack.theory", "statetrack.constructions"))
 
 # Two busy cores make single examples slow now and then; that says nothing about the code.
 _CALM = [HealthCheck.too_slow]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
@@ -23,6 +24,10 @@ from numpy.typing import NDArray
 from statetrack.errors import InvalidAutomaton, InvalidWord
 
 Output = bool | str
+if TYPE_CHECKING:
+    Graph = nx.MultiDiGraph[str]
+else:
+    Graph = nx.MultiDiGraph
 MissingEdge = str  # "error" | "sink" | "stay"
 
 
@@ -247,9 +252,9 @@ def transition_maps(dfa: Dfa) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(q) for q in dfa.delta[:, s]) for s in range(len(dfa.alphabet)))
 
 
-def to_networkx(dfa: Dfa) -> nx.MultiDiGraph[str]:
+def to_networkx(dfa: Dfa) -> Graph:
     """The automaton as a networkx multigraph: nodes carry `output` and `start`, edges carry `symbol`."""
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    graph: Graph = nx.MultiDiGraph()
     for q, name in enumerate(dfa.states):
         graph.add_node(name, output=dfa.outputs[q], start=q == dfa.start)
     for q, name in enumerate(dfa.states):
