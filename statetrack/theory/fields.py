@@ -72,6 +72,10 @@ class Field(ABC):
         g = math.gcd(den, *coordinates) * (1 if den > 0 else -1)
         return Element(self, tuple(c // g for c in coordinates), den // g)
 
+    def spell(self, x: Element) -> str:
+        """An irrational element for people, in the basis names b1, b2, ..."""
+        return spelled([(f"b{k}" if k else "", Fraction(c, x.den)) for k, c in x.terms()])
+
     @property
     def zero(self) -> Element:
         """0 of the field."""
@@ -226,9 +230,7 @@ class Element:
         q = self.as_fraction()
         if q is not None:
             return str(q)
-        names = {k: f"b{k}" for k in range(1, self.field.degree)}
-        body = " + ".join(str(c) if k == 0 else f"{c}·{names[k]}" for k, c in self.terms())
-        return f"({body})/{self.den}" if self.den != 1 else body
+        return self.field.spell(self)
 
 
 def element_from_json(field: Field, data: Any) -> Element:
@@ -245,6 +247,15 @@ def element_from_json(field: Field, data: Any) -> Element:
                 coordinates[k] = c
             return field.element(coordinates, numbers[0])
     raise InvalidInput(f"element {data!r} is not an integer, a rational string or [den, k, c, ...]")
+
+
+def spelled(terms: Sequence[tuple[str, Fraction]]) -> str:
+    """A sum of rational multiples of named numbers ("" is 1), like "1/2·√5 - 3"."""
+    text = ""
+    for name, c in terms:
+        size = str(abs(c)) if not name or abs(c) != 1 else ""
+        text += (" - " if c < 0 else " + ") + size + ("·" if size and name else "") + name
+    return text.removeprefix(" + ").replace(" - ", "-", 1) if text.startswith(" - ") else text.removeprefix(" + ")
 
 
 def _exact(value: arb) -> Fraction:

@@ -22,7 +22,7 @@ from flint import arb, ctx, fmpq, fmpz_poly
 
 from statetrack.errors import InvalidInput
 
-from .fields import Element, Field, Terms
+from .fields import Element, Field, Terms, spelled
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,17 @@ class RealCyclotomic(Field):
                 total[k] = total.get(k, 0) + c
             found = self._products[i, j] = _terms(total)
         return found
+
+    def spell(self, x: Element) -> str:
+        """In square roots for quadratic fields, in b_k = 2cos(2πk/N) otherwise."""
+        roots = {5: ("√5", -1, 2), 10: ("√5", 1, 2), 8: ("√2", 0, 1), 12: ("√3", 0, 1)}
+        if self.N not in roots:
+            return super().spell(x)
+        name, shift, half = roots[self.N]
+        # b_1 = (shift + root)/half.
+        a, b = (Fraction(c, x.den) for c in x.nums)
+        rational, multiple = a + b * Fraction(shift, half), b / half
+        return spelled([(name, multiple)] + ([("", rational)] if rational else []))
 
     def embed(self, x: Element) -> Element:
         """An element of a subfield K_M, M dividing N (or a rational), as an element of this field."""
