@@ -123,13 +123,13 @@ def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 6
 def _ids(weights: Weights, tokens: torch.Tensor, place: str) -> torch.Tensor:
     """Input ids of the last layer, the layers below replaced by their outputs in float64."""
     model = model_of(weights.in_format("float64"))
-    outs = [tokens.long()]
+    keys = [tokens.long()]
     for layer in model.layers[:-1]:
-        ids = layer.route.to(place)[tuple(outs)].int().contiguous()
+        ids = layer.route.to(place)[tuple(keys)].int().contiguous()
         readouts, _ = recurrent(layer.tables.to(place, torch.float64), ids, storage=torch.float64)
         nearest = torch.cdist(readouts[:, :, 0], layer.codebooks[0].to(place, torch.float64)).argmin(-1)
-        outs.append(layer.labels[0].to(place)[nearest].long())
-    return model.layers[-1].route.to(place)[tuple(outs)].int().contiguous()
+        keys = [ids.long(), layer.labels[0].to(place)[nearest].long()]
+    return model.layers[-1].route.to(place)[tuple(keys)].int().contiguous()
 
 
 def speed(weights: Weights, storage: torch.dtype, place: str, words: int = 1024, steps: int = 2048) -> dict[str, Any]:

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from statetrack.errors import InvalidInput, NoConstruction, NotExpressible
+from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.groups import recognise, reflections_needed, words_in
 from statetrack.theory.rotations import icosahedral_planes
 
 from . import trackers
+from .blocks import clocked_blocks
+from .cascade import hole_cascade, reduce
 from .program import Program
+from .realise import cascade_layers
 from .source import Source
 from .targets import Target
 
@@ -45,27 +48,45 @@ class _Recipe:
     theorem: str
     make: Callable[[Source], Program | None]
     targets: frozenset[str]
+    layers: int = 1
 
 
-_DELTA = frozenset({"deltanet", "gdn", "kda", "ckda", "deltaproduct"})
+def _cascaded(source: Source) -> Program | None:
+    """The reduced cascade of holes as a stack of Householder products; for automata whose letters merge states."""
+    if source.dfa.is_permutation():
+        return None
+    try:
+        return cascade_layers(reduce(hole_cascade(source.dfa)))
+    except BudgetExceeded as error:
+        reason = f"its cascade of holes has more than {error.limit:,} states in reach"
+        raise NoConstruction(source.name, "deltaproduct", reason, "use --target unconstrained") from None
+
+
+_DELTA = frozenset({"deltanet", "gdn", "kda", "ckda", "ckda-wide", "deltaproduct"})
+_SIGNED = frozenset({"ckda", "ckda-wide"})
+_UNSIGNED = frozenset({"deltanet", "gdn", "kda"})
 _RECIPES = (
     _Recipe("trivial", "one state", trackers.trivial, _DELTA | {"diag[0,1]", "diag[-1,1]", "unconstrained"}),
     _Recipe("sign-gates", "Grazzi Thm. 1", lambda s: trackers.sign_heads(s, gates=True), frozenset({"diag[-1,1]"})),
     _Recipe("sign-reflections", "Grazzi Thm. 3", lambda s: trackers.sign_heads(s, gates=False), _DELTA),
-    _Recipe("planar", "CKDA Thm. 3", lambda s: trackers.planar(s, gates=True), frozenset({"ckda"})),
+    _Recipe("planar", "CKDA Thm. 3", lambda s: trackers.planar(s, gates=True), _SIGNED),
     _Recipe(
         "planar-reflections", "Grazzi Thm. 3", lambda s: trackers.planar(s, gates=False), frozenset({"deltaproduct"})
     ),
-    _Recipe("cube", "CKDA Thm. 3", lambda s: trackers.polyhedral(s, gates=True), frozenset({"ckda"})),
+    _Recipe("cube", "CKDA Thm. 3", lambda s: trackers.polyhedral(s, gates=True), _SIGNED),
     _Recipe(
         "spatial-reflections",
         "Grazzi Prop. 1",
         lambda s: trackers.polyhedral(s, gates=False),
         frozenset({"deltaproduct"}),
     ),
-    _Recipe("quaternion", "CKDA Thm. 3", trackers.quaternion, frozenset({"ckda"})),
+    _Recipe("quaternion", "CKDA Thm. 3", trackers.quaternion, _SIGNED),
     _Recipe("permutation", "Grazzi Thm. 3", trackers.permutation, _DELTA),
-    _Recipe("modular", "Grazzi Thm. 6", trackers.modular, frozenset({"deltanet", "gdn", "kda", "ckda"})),
+    _Recipe("modular", "Grazzi Thm. 6", trackers.modular, _UNSIGNED | {"ckda"}, 2),
+    _Recipe("blocks", "CKDA Thm. 5", clocked_blocks, frozenset({"ckda"}), 3),
+    _Recipe("wide-blocks", "CKDA Thm. 5", lambda s: clocked_blocks(s, merging=True), frozenset({"ckda-wide"}), 3),
+    _Recipe("reflection-blocks", "CKDA Thm. 5", lambda s: clocked_blocks(s, gates=False), _UNSIGNED, 4),
+    _Recipe("cascade", "Grazzi Thm. 4", _cascaded, frozenset({"deltaproduct"}), 5),
     _Recipe("dense", "any automaton", trackers.dense, frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")
@@ -94,12 +115,16 @@ def plan(
         raise InvalidInput(f"unknown construction {construction!r}: know {', '.join(CONSTRUCTIONS)}")
     refute(source, goal, max_dim)
     factors = goal.factors if max_factors is None else max_factors
-    plans = list(_candidates(source, goal, construction))
-    if linear and source.on_states:
-        plans = [p for p in plans if p.construction in ("trivial", "permutation", "dense")]
-    fitting = [p for p in plans if _fits(p, max_dim, factors)]
-    if fitting:
-        return min(fitting, key=lambda p: p.cost)
+    plans: list[Plan] = []
+    # Constructions with more layers are made only where none with fewer fits.
+    for stage in sorted({recipe.layers for recipe in _RECIPES}):
+        found = list(_candidates(source, goal, construction, stage))
+        if linear and source.on_states:
+            found = [p for p in found if p.construction in ("trivial", "permutation", "dense")]
+        plans += found
+        fitting = [p for p in found if _fits(p, max_dim, factors)]
+        if fitting:
+            return min(fitting, key=lambda p: p.cost)
     if plans:
         best = min(plans, key=lambda p: p.cost)
         dims = max(max(layer) for layer in best.program.dims)
@@ -109,10 +134,11 @@ def plan(
     raise NoConstruction(source.name, goal.name, _why_not(source, goal), _instead(source, goal))
 
 
-def _candidates(source: Source, goal: Target, construction: str | None) -> Iterator[Plan]:
+def _candidates(source: Source, goal: Target, construction: str | None, layers: int) -> Iterator[Plan]:
     for recipe in _RECIPES:
         if (
-            goal.name in recipe.targets
+            recipe.layers == layers
+            and goal.name in recipe.targets
             and construction in (None, recipe.name)
             and not _dear(recipe, source, construction)
         ):
@@ -120,16 +146,15 @@ def _candidates(source: Source, goal: Target, construction: str | None) -> Itera
             if program is not None:
                 yield Plan(recipe.name, recipe.theorem, program)
     if (
-        construction in (None, "product")
+        layers == 1
+        and construction in (None, "product")
         and source.group is not None
         and source.group.factors
         and recognise(source.group) is None
     ):
 
         def single(part: Source) -> Program | None:
-            plans = [
-                p for p in _candidates(part, goal, None) if len(p.program.layers) == 1 and _fits(p, None, goal.factors)
-            ]
+            plans = [p for p in _candidates(part, goal, None, 1) if _fits(p, None, goal.factors)]
             return min(plans, key=lambda p: p.cost).program if plans else None
 
         program = trackers.direct_product(source, single)
@@ -240,26 +265,17 @@ def _why_not(source: Source, goal: Target) -> str:
                 first[to] = q
     if goal.name.startswith("diag"):
         return "its group is a 2-group that is not elementary abelian; that takes a tower of layers"
-    if goal.name == "ckda":
-        return (
-            "its group is not a rotation group and some letter is not a single swap, so that one factor a token in one "
-            "layer is not enough here"
-        )
     worst = max((reflections_needed(p) for p in trackers.point_maps(source)), default=0)
-    return f"some letter needs {worst} reflections and the group is not cyclic"
+    return (
+        f"some letter takes {worst} reflections, no smaller tracker is known, and a proof by closure of "
+        "clock-buffer-accumulator layers would visit too many states for this many letters"
+    )
 
 
 def _instead(source: Source, goal: Target) -> str:
     if not source.dfa.is_permutation():
-        return (
-            "permutation-reset cascades or clock-buffer-accumulator layers would do it; "
-            "today use --target unconstrained"
-        )
+        others = [f"--target {name}" for name in ("deltaproduct", "ckda-wide", "unconstrained") if name != goal.name]
+        return f"use {', '.join(others)}"
     if goal.name == "deltaproduct":
         return "raise --max-dim or --max-factors"
-    if goal.name.startswith("diag"):
-        return "use --target deltaproduct"
-    return (
-        "clock-buffer-accumulator layers (3 on ckda, 4 on deltanet, gdn, kda) would do it; "
-        "today use --target deltaproduct"
-    )
+    return "use --target deltaproduct"

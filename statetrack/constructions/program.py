@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from statetrack.errors import InvalidInput, InvalidWord
-from statetrack.theory.arrays import Matrix, Vector, add, dot, identity, matmul, matvec
+from statetrack.theory.arrays import Matrix, Vector, add, dot, identity, matmul
 from statetrack.theory.automata import Output
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.householder import householder
@@ -79,13 +79,31 @@ def step_map(field: Field, step: Step, size: int, width: int) -> StepMap:
     """The affine map of a step on states of shape [size, width]: factors applied in order."""
     total, offset = identity(field, size), None
     for factor in step:
-        a = factor.matrix()
-        total = matmul(a, total)
-        offset = None if offset is None else tuple(matvec(a, column) for column in offset)
+        total = _after(factor, total)
+        if offset is not None:
+            offset = tuple(zip(*_after(factor, tuple(zip(*offset, strict=True))), strict=True))
         if factor.b is not None:
             offset = factor.b if offset is None else add(offset, factor.b)
     assert offset is None or len(offset) == width
     return StepMap(total, offset)
+
+
+def _after(factor: Factor | Dense, rows: Matrix) -> Matrix:
+    """The factor's matrix times the matrix with these rows; (I - c w wᵀ) Diag(alpha) touches rows where w is not 0."""
+    if isinstance(factor, Dense):
+        return matmul(factor.rows, rows)
+    if factor.alpha is not None:
+        gated = zip(factor.alpha, rows, strict=True)
+        rows = tuple(row if a == 1 else tuple(a * x for x in row) for a, row in gated)
+    used = [i for i, x in enumerate(factor.w) if not x.is_zero()]
+    if factor.c.is_zero() or not used:
+        return rows
+    along = tuple(dot(tuple(factor.w[i] for i in used), tuple(rows[i][j] for i in used)) for j in range(len(rows[0])))
+    moved = list(rows)
+    for i in used:
+        scale = factor.c * factor.w[i]
+        moved[i] = tuple(x if y.is_zero() else x - scale * y for x, y in zip(rows[i], along, strict=True))
+    return tuple(moved)
 
 
 def rank_one(w: Vector, values: Sequence[Element | int]) -> tuple[Vector, ...]:
@@ -112,6 +130,25 @@ class Lookup(Generic[Key, Value]):
     def size(self) -> int:
         """Entries asked for so far (all of them for a table)."""
         return len(self.seen)
+
+
+class Numbering(dict[Readout, int]):
+    """A codebook that numbers readouts in the order in which it is asked for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listed: list[Readout] = []
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: Readout) -> int:
+        self._listed.append(key)
+        return self.setdefault(key, len(self))
+
+    def readout(self, code: int) -> Readout:
+        """The readout with this number."""
+        return self._listed[code]
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,6 +67,7 @@ TARGETS: dict[str, Target] = {
         Target("gdn", "scalar", 0, 1, 2, 1, "key", False, "Gated DeltaNet, one gate in [0, 1], β in [0, 2]"),
         Target("kda", "channel", 0, 1, 2, 1, "key", False, "Kimi Delta Attention, gates in [0, 1], β in [0, 2]"),
         Target("ckda", "channel", -1, 1, 2, 1, "key", False, "Complex KDA, gates in [-1, 1], β in [0, 2]"),
+        Target("ckda-wide", "channel", -1, 1, None, 1, "key", False, "Complex KDA, gates in [-1, 1], any β >= 0"),
         Target(
             "deltaproduct",
             "one",

@@ -144,7 +144,7 @@ def permutation(source: Source) -> Program | None:
     if not source.dfa.is_permutation():
         return None
     field, maps = rationals(), point_maps(source)
-    steps = [tuple(_swaps(field, p)) for p in maps]
+    steps = [tuple(swaps(field, p)) for p in maps]
     return _on_points(source, field, steps, maps)
 
 
@@ -309,7 +309,7 @@ def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) 
     return _one_head(source, field, head.h0, steps, vector(field, query))
 
 
-def _swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
+def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
     """The cycle x0 -> x1 -> ... as swaps (x_{k-2} x_{k-1}) first, ..., (x0 x1) last."""
     n = len(permutation)
     return [
@@ -327,14 +327,17 @@ def point_maps(source: Source) -> list[tuple[int, ...]]:
 
 
 def _on_points(source: Source, field: Field, steps: Sequence[Step], maps: Sequence[Sequence[int]]) -> Program:
-    """States of an automaton: the unit column of the start. Elements of a group: unit columns of enough points."""
+    """Points moved by the letters, read by a ramp."""
     n = len(maps[0]) if maps else len(source.dfa.states)
+    return _one_head(source, field, point_columns(source, field, n), steps, centred_ramp(field, n))
+
+
+def point_columns(source: Source, field: Field, n: int) -> Matrix:
+    """States of an automaton: the unit column of the start. Elements of a group: unit columns of enough points."""
     one = identity(field, n)
     if source.on_states or source.group is None:
-        columns = (one[source.dfa.start],)
-    else:
-        columns = one if n <= 16 else tuple(one[i] for i in _base(source.group))
-    return _one_head(source, field, columns, steps, centred_ramp(field, n))
+        return (one[source.dfa.start],)
+    return one if n <= 16 else tuple(one[i] for i in _base(source.group))
 
 
 def _base(group: Group) -> list[int]:

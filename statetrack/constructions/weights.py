@@ -46,9 +46,10 @@ VERSION = "statetrack-weights/1"
 class Weights:
     """Tensors of every layer by name ("layers.0.keys", ...), their number format, and the certificate they come from.
 
-    `certificate` is the JSON object; `dfa` its automaton. Names and shapes: see the module's docstring;
-    "layers.l.route" maps (token, outputs below) to the input, "layers.l.codebook.h" [C, V] and "layers.l.labels.h" [C]
-    decode head h, "layers.l.emit" (if present) maps the heads' codes to the symbol.
+    `certificate` is the JSON object; `dfa` its automaton. Names and shapes: see the module's docstring. Also
+    "layers.l.route", which maps the token (first layer), or the input and symbol of the layer below, to the input;
+    "layers.l.codebook.h" [C, V] and "layers.l.labels.h" [C], which decode head h; and "layers.l.emit", if present,
+    which maps the codes of all heads to the symbol.
     """
 
     dtype: str
@@ -100,14 +101,17 @@ def lower(program: Program, certificate: Certificate, dfa: Dfa, dtype: str = "fl
     if dtype not in FORMATS:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(FORMATS)}")
     tensors: dict[str, Array] = {}
-    below = [len(program.alphabet)]
+    below: list[LayerInput] = []
+    shape = [len(program.alphabet)]
     for number, layer in enumerate(program.layers):
-        tensors |= {f"layers.{number}.{name}": t for name, t in _layer(layer, below, dtype).items()}
-        below.append(1 + _largest_symbol(layer))
+        made = _layer(layer, dtype) | {"route": _route(layer, below, shape)}
+        tensors |= {f"layers.{number}.{name}": t for name, t in made.items()}
+        below = sorted(layer.heads[0].choose.seen)
+        shape = [len(below), 1 + _largest_symbol(layer)]
     return Weights(dtype, tensors, certificate.data, dfa)
 
 
-def _layer(layer: Layer, below: list[int], dtype: str) -> dict[str, Array]:
+def _layer(layer: Layer, dtype: str) -> dict[str, Array]:
     """All tensors of one layer; heads are padded with zeros to the largest K, V and J."""
     heads = layer.heads
     inputs = sorted(heads[0].choose.seen)
@@ -137,21 +141,26 @@ def _layer(layer: Layer, below: list[int], dtype: str) -> dict[str, Array]:
                 place = (extra if name in extra else out)[name][i, h]
                 place[tuple(slice(n) for n in array.shape)] = array
     out |= {name: array for name, array in extra.items() if array.any()}
-    return {name: array.astype(kind) for name, array in out.items()} | _tables(layer, inputs, below, dtype)
+    return {name: array.astype(kind) for name, array in out.items()} | _codes(layer, dtype)
 
 
-def _tables(layer: Layer, inputs: list[LayerInput], below: list[int], dtype: str) -> dict[str, Array]:
-    """Codebooks and labels of the heads, the route from (token, outputs below) to the input, and the emit table."""
+def _route(layer: Layer, below: list[LayerInput], shape: list[int]) -> Array:
+    """From the token (first layer), or the input and symbol of the layer below, to the input; -1 where none occurs."""
+    route = np.full(shape, -1, dtype=np.int32)
+    number = {key: i for i, key in enumerate(below)}
+    for i, key in enumerate(sorted(layer.heads[0].choose.seen)):
+        route[key if len(shape) == 1 else (number[key[:-1]], key[-1])] = i
+    return route
+
+
+def _codes(layer: Layer, dtype: str) -> dict[str, Array]:
+    """Codebooks and labels of the heads, and the emit table."""
     tensors: dict[str, Array] = {}
     for h, head in enumerate(layer.heads):
         book = head.codebook or {}
         codewords = np.array([[float(x) for x in readout] for readout in book]).reshape(len(book), head.width)
         tensors[f"codebook.{h}"] = codewords.astype(np.float64 if dtype == "float64" else np.float32)
         tensors[f"labels.{h}"] = np.array(list(book.values()), dtype=np.int32)
-    route = np.full(below, -1, dtype=np.int32)
-    for i, key in enumerate(inputs):
-        route[key] = i
-    tensors["route"] = route
     if layer.emit is not None:
         sizes = [1 + max((codes[h] for codes in layer.emit.seen), default=-1) for h in range(len(layer.heads))]
         tensors["emit"] = np.full(sizes, -1, dtype=np.int32)

@@ -38,7 +38,8 @@ _BUFFER_BYTES = 512 * 2**20
 class LayerModel:
     """A layer: its tables, where its input ids come from, and how its readouts become a symbol.
 
-    `route` is indexed [token, out_1, ..., out_(l-1)] and holds input ids, -1 for a combination that never occurs.
+    `route` holds input ids: [token] in the first layer, [input id of the layer below, its symbol] above, so that an
+    input id stands for the token with the symbols of all layers below; -1 for a combination that never occurs.
     Head h decodes the first V_h columns of its readout with `codebooks[h]` [C_h, V_h], V_h ≤ V; codeword c stands
     for the code `labels[h][c]`, -1 for none. `emit`, indexed by the codes of all heads, holds the symbol, -1 for
     none; None means one head, whose code is the symbol. Integer tables are int32.
@@ -96,8 +97,8 @@ class Model:
     """A program's layers, bottom first, and the automaton they track: `delta` [Q, A] int32 and its start state.
 
     Raises:
-        InvalidInput: a route whose axes do not fit the tokens and the symbols of the layers below, a start outside
-            0..Q-1, or no layer.
+        InvalidInput: a route whose axes do not fit the tokens, or the ids and symbols of the layer below, a start
+            outside 0..Q-1, or no layer.
     """
 
     layers: tuple[LayerModel, ...]
@@ -113,11 +114,11 @@ class Model:
         least = [self.delta.shape[1]]
         for number, layer in enumerate(self.layers, start=1):
             sizes = tuple(layer.route.shape)
-            if len(sizes) != number or any(size < need for size, need in zip(sizes, least, strict=False)):
+            if len(sizes) != len(least) or any(size < need for size, need in zip(sizes, least, strict=True)):
                 raise InvalidInput(
                     f"model: route of layer {number} has shape {sizes}, expected at least {tuple(least)}"
                 )
-            least.append(layer.greatest_symbol + 1)
+            least = [layer.tables.shape[0], layer.greatest_symbol + 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,14 +253,14 @@ class _Run:
 
     def _symbols(self, tokens: Tensor) -> Tensor:
         """The last layer's symbols [B, t] int32; -1 where there is none."""
-        outs = [tokens]
+        keys = [tokens]
         for number, layer in enumerate(self._layers):
-            ids = _look_up(layer.route, outs)
+            ids = _look_up(layer.route, keys)
             readouts, self._states[number] = self._kernels.recurrent(
                 layer.tables, ids, self._states[number], storage=self._kernels.storage
             )
-            outs.append(torch.where(ids >= 0, self._decode(layer, readouts), -1))
-        return outs[-1]
+            keys = [ids, torch.where(ids >= 0, self._decode(layer, readouts), -1)]
+        return keys[-1]
 
     def _decode(self, layer: LayerModel, readouts: Tensor) -> Tensor:
         """The symbols [B, t] that readouts [B, t, H, V] stand for."""

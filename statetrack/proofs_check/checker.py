@@ -230,8 +230,8 @@ class Head:
         self.field, self.labels = field, keys(data, "h0 steps derived queries labels")["labels"]
         self.K, self.V = len(data["h0"][0]), len(data["h0"])
         more = self.V * any("b" in factor for step in data["steps"] for factor in step)
-        size = range(self.K + more)
-        self.unit: list[Row] = [tuple([ONE if i == j else ZERO for j in size]) for i in size]
+        self.unit: list[Row] = [(ZERO,) * i + (ONE,) + (ZERO,) * (self.K + more - 1 - i) for i in range(self.K + more)]
+        self.place = {row: i for i, row in enumerate(self.unit)}
         self.queries = [field.row(query, self.K) + (ZERO,) * more for query in data["queries"]]
         self.steps = [self.compose(rule, step) for step in data["steps"]]
         self.column, self.move, self.code = map(cache, (self.column, self.move, self.code))
@@ -246,8 +246,8 @@ class Head:
 
     def after(self, second: Sequence[Row], first: Sequence[Row]) -> list[Row]:
         """The matrix of doing first, then second."""
-        columns = list(zip(*first, strict=True))
-        return [tuple([self.field.dot(row, column) for column in columns]) for row in second]
+        columns, place, dot = list(zip(*first, strict=True)), self.place, self.field.dot
+        return [first[place[row]] if row in place else tuple([dot(row, x) for x in columns]) for row in second]
 
     def compose(self, rule: Any, step: list[Any]) -> list[Row]:
         """The matrix of a step, refused unless every factor is in range."""
@@ -269,7 +269,7 @@ class Head:
                 need(good and field.at_least(c, ZERO) and field.at_least(most, beta), "factor", (gates, beta), rule)
                 signed = [dot((c,), (dot((x,), (MINUS,)),)) for x in w]
                 plain = [[dot((e, x), (ONE, y)) for e, y in zip(self.unit[i], w)] for i, x in enumerate(signed)]  # noqa: B905
-                rows = [tuple([dot((x,), (g,)) for x, g in zip(row, gates, strict=True)]) for row in plain]
+                rows = [tuple([x if g == ONE else dot((x,), (g,)) for x, g in zip(r, gates)]) for r in plain]  # noqa: B905
             if rule["additive"] != "any" and any(x != ZERO for column in b for x in column):
                 i = next((i for i, x in enumerate(w) if x != ZERO), 0)
                 good = all(dot((x[i],), (y,)) == dot((w[i],), (z,)) for x in b for y, z in zip(w, x, strict=True))

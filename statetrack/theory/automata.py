@@ -6,14 +6,16 @@ word problem is a `Dfa` whose states are the group's elements.
 Main definitions: `Dfa`, `from_table`, `minimise`, `transition_maps`, `to_networkx`.
 
 Main results: `minimise` returns the unique smallest automaton with the same outputs after every word
-(Moore's partition refinement, started from the partition by output).
+(Moore's rounds, started from the partition by output; a class that splits passes its number on to its largest
+part, so a state is renumbered at most log2 n times and only predecessors of renumbered states are looked at).
 
-References: Moore, *Gedanken-experiments on sequential machines* (1956).
+References: Moore, *Gedanken-experiments on sequential machines* (1956); Hopcroft, *An n log n algorithm for
+minimizing states in a finite automaton* (1971).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 else:
     Graph = nx.MultiDiGraph
 MissingEdge = str  # "error" | "sink" | "stay"
+Numbers = NDArray[np.intp]
+
+# A round over all states in numpy pays from this many renumbered states on, and from this share of all states.
+_MANY, _SHARE = 256, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,13 +214,15 @@ def _check_names(
 
 def reachable(dfa: Dfa) -> Dfa:
     """The same automaton without its unreachable states; the order of the others is kept."""
-    seen = np.zeros(len(dfa.states), dtype=bool)
-    seen[dfa.start] = True
-    frontier = np.array([dfa.start])
-    while frontier.size:
-        successors = np.unique(dfa.delta[frontier])
-        frontier = successors[~seen[successors]]
-        seen[frontier] = True
+    marks = bytearray(len(dfa.states))
+    marks[dfa.start] = 1
+    waiting = [dfa.start]
+    while waiting:
+        for state in dfa.delta[waiting.pop()].tolist():
+            if not marks[state]:
+                marks[state] = 1
+                waiting.append(state)
+    seen = np.frombuffer(marks, dtype=bool)
     if seen.all():
         return dfa
     keep = np.flatnonzero(seen)
@@ -232,14 +240,14 @@ def minimise(dfa: Dfa) -> Dfa:
     """
     dfa = reachable(dfa)
     ranks: dict[Output, int] = {}
-    classes = np.array([ranks.setdefault(output, len(ranks)) for output in dfa.outputs])
-    while True:
-        signature = np.column_stack([classes, classes[dfa.delta]])
-        _, refined = np.unique(signature, axis=0, return_inverse=True)
-        refined = refined.reshape(-1)
-        if refined.max() == classes.max():
-            break
+    classes = np.array([ranks.setdefault(output, len(ranks)) for output in dfa.outputs], dtype=np.intp)
+    changed = _renumbered(np.zeros_like(classes), classes)
+    while changed.size >= max(_MANY, len(classes) // _SHARE):
+        refined = _moore_round(dfa.delta, classes)
+        changed = _renumbered(classes, refined)
         classes = refined
+    if changed.size:
+        classes = _refine_from(dfa.delta, classes, changed)
     _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
@@ -263,7 +271,89 @@ def to_networkx(dfa: Dfa) -> Graph:
     return graph
 
 
-def _restrict(dfa: Dfa, keep: NDArray[np.intp], rank: NDArray[np.intp]) -> Dfa:
+def _moore_round(delta: NDArray[np.int32], classes: Numbers) -> Numbers:
+    """Number the states by their class and the classes of their successors."""
+    refined, count = classes, int(classes.max()) + 1
+    for s in range(delta.shape[1]):
+        # Both factors are at most the number of states, so the product fits into 64 bits.
+        _, refined = np.unique(refined * count + classes[delta[:, s]], return_inverse=True)
+    return refined.reshape(-1)
+
+
+def _renumbered(classes: Numbers, refined: Numbers) -> Numbers:
+    """The states outside the largest part of their class in `classes`; `refined` numbers the parts."""
+    _, first, sizes = np.unique(refined, return_index=True, return_counts=True)
+    parents = classes[first]
+    order = np.lexsort((sizes, parents))
+    last = np.append(parents[order][1:] != parents[order][:-1], True)
+    stays = np.zeros(len(order), dtype=bool)
+    stays[order[last]] = True
+    return np.flatnonzero(~stays[refined])
+
+
+def _refine_from(delta: NDArray[np.int32], classes: Numbers, changed: Numbers) -> Numbers:
+    """Refine to the end, where classes differ from the round before only by the numbers of `changed` states.
+
+    Before a round, states of one class have successors in one class of the round before. So those without a
+    changed successor stay together, and the others part by the numbers of their successors.
+    """
+    numbers, sources = _integers(classes), _sources(delta)
+    rows: list[list[int]] = delta.tolist()
+    order, sizes = np.argsort(classes, kind="stable"), np.bincount(classes)
+    blocks = np.split(order, np.cumsum(sizes)[:-1])
+    # Classes of one state never split and are left out.
+    members = {c: set(block.tolist()) for c, block in enumerate(blocks) if len(block) > 1}
+    fresh, news = len(sizes), _integers(changed)
+    while news:
+        touched = {p for q in news for p in sources(q) if numbers[p] in members}
+        parts: dict[int, dict[tuple[int, ...], list[int]]] = {}
+        for p in touched:
+            key = tuple([numbers[q] for q in rows[p]])
+            parts.setdefault(numbers[p], {}).setdefault(key, []).append(p)
+        news = list[int]()
+        for c, found in parts.items():
+            for part in _split_off(members, c, list(found.values())):
+                for p in part:
+                    numbers[p] = fresh
+                if len(part) > 1:
+                    members[fresh] = set(part)
+                news.extend(part)
+                fresh += 1
+    return np.array(numbers, dtype=np.intp)
+
+
+def _split_off(members: dict[int, set[int]], c: int, parts: list[list[int]]) -> list[list[int]]:
+    """Leave class c its largest part, be it one of `parts` or the rest; returns the others."""
+    block = members[c]
+    rest = len(block) - sum(map(len, parts))
+    largest = max(parts, key=len)
+    if rest >= len(largest):
+        for part in parts:
+            block.difference_update(part)
+    else:
+        parts = [part for part in parts if part is not largest]
+        if rest:
+            parts.append(list(block.difference(largest, *parts)))
+        # A new set: one that has shrunk is as slow to walk through as it was large.
+        members[c] = block = set(largest)
+    if len(block) == 1:
+        del members[c]
+    return parts
+
+
+def _sources(delta: NDArray[np.int32]) -> Callable[[int], list[int]]:
+    """The states with an edge into a state, once for each edge."""
+    edges = delta.reshape(-1)
+    froms = _integers(np.argsort(edges, kind="stable") // max(1, delta.shape[1]))
+    ends = _integers(np.cumsum(np.bincount(edges, minlength=len(delta))))
+    return lambda q: froms[ends[q - 1] if q else 0 : ends[q]]
+
+
+def _integers(array: Numbers) -> list[int]:
+    return array.tolist()
+
+
+def _restrict(dfa: Dfa, keep: Numbers, rank: Numbers) -> Dfa:
     """Keep the states `keep`, renumbered by `rank` (old state -> new state)."""
     kept: list[int] = keep.tolist()
     return Dfa(

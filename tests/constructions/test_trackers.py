@@ -138,12 +138,18 @@ def test_swaps_are_as_many_as_points_minus_cycles_and_in_the_right_order() -> No
         assert all(isinstance(f, Factor) and f.beta == 2 for f in head.steps[step])
 
 
-def test_an_automaton_with_merging_letters_is_built_on_the_unconstrained_target_only() -> None:
-    for target in ("ckda", "deltaproduct", "deltanet", "kda"):
-        with pytest.raises(NoConstruction, match="sends states"):
+def test_an_automaton_with_merging_letters_is_built_where_a_construction_is_known() -> None:
+    for target in ("ckda", "deltanet", "gdn", "kda"):
+        with pytest.raises(NoConstruction, match=r"sends states.*--target unconstrained"):
             compile_source("(ab)*", target)
-    made = compile_source("(ab)*", "unconstrained")
-    assert [made.run(w)[-1] for w in ("ab", "abab", "aba", "ba", "abb")] == [True, True, False, False, False]
+    for target, construction, dims in (
+        ("unconstrained", "dense", ((3,),)),
+        ("ckda-wide", "wide-blocks", ((2,), (4,), (3,))),
+        ("deltaproduct", "cascade", ((4,), (2,))),
+    ):
+        made = compile_source("(ab)*", target)
+        assert (made.plan.construction, made.dims) == (construction, dims)
+        assert [made.run(w)[-1] for w in ("ab", "abab", "aba", "ba", "abb")] == [True, True, False, False, False]
 
 
 def test_a_permutation_automaton_uses_its_group_where_that_is_smaller() -> None:

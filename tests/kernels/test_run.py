@@ -44,7 +44,8 @@ def two_parities() -> Model:
     Layer 1 tracks p by a gate of -1. Layer 2 reads (token, p): head 0 flips r, head 1 stores p by a reset.
     """
     plus_minus, labels = torch.tensor([[1.0], [-1.0]]), integers(0, 1)
-    first = LayerModel(signs(1, [[-1.0], [1.0]]), integers(0, 1, 1), (plus_minus,), (labels,))
+    # The ids of layer 1 are the tokens themselves, so that layer 2 can tell them apart.
+    first = LayerModel(signs(1, [[-1.0], [1.0], [1.0]]), integers(0, 1, 2), (plus_minus,), (labels,))
     tables = signs(2, [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [[0.0, 1.0], [0.0, -1.0], [0.0, -1.0]])
     route = torch.stack([integers(0, 1), integers(0, 2), integers(0, 1)])
     emit = torch.stack([integers(0, 2), integers(1, 3)])  # [r, p] -> 2p + r
@@ -95,7 +96,7 @@ def test_a_two_layer_program_tracks_its_automaton(executor: Executor, storage: t
 
 def test_a_mutated_gate_is_counted() -> None:
     model, tokens = two_parities(), some_tokens(9, 30)
-    broken = replace(model.layers[0], tables=signs(1, [[-1.0], [-1.0]]))
+    broken = replace(model.layers[0], tables=signs(1, [[-1.0], [-1.0], [-1.0]]))
     trace = execute(replace(model, layers=(broken, model.layers[1])), tokens, executor="reference")
     wrong = answers(trace) != by_hand(tokens)
     assert trace.wrong == int(wrong.sum()) > 0
@@ -130,7 +131,7 @@ def test_a_codeword_without_a_label_is_wrong() -> None:
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
 def test_a_readout_that_is_not_finite_is_wrong_and_does_not_crash(number: float) -> None:
     model = two_parities()
-    broken = replace(model.layers[0], tables=signs(1, [[number], [1.0]]))
+    broken = replace(model.layers[0], tables=signs(1, [[number], [1.0], [1.0]]))
     trace = execute(replace(model, layers=(broken, model.layers[1])), torch.tensor([[1, 0, 1]]), executor="reference")
     assert answers(trace)[0].equal(integers(0, -1, -1))
     assert (trace.wrong, trace.first_wrong) == (2, 1)
@@ -240,7 +241,7 @@ def test_a_long_batch_on_the_device_has_no_wrong_token(storage: torch.dtype) -> 
 @needs_cuda
 def test_both_executors_give_the_same_trace_on_the_device() -> None:
     model, tokens = two_parities(), some_tokens(64, 4096, least=-1)
-    broken = replace(model.layers[0], tables=signs(1, [[-1.0], [-0.999]]))
+    broken = replace(model.layers[0], tables=signs(1, [[-1.0], [-0.999], [-0.999]]))
     model = replace(model, layers=(broken, model.layers[1]))
     fast = execute(model, tokens, device=DEVICE)
     slow = execute(model, tokens, device=DEVICE, executor="reference")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,6 +75,102 @@ def test_minimising_keeps_names_and_order_and_does_nothing_twice(dfa: Dfa) -> No
     places = [dfa.states.index(name) for name in small.states]
     assert places == sorted(places)
     assert all(dfa.outputs[q] == output for q, output in zip(places, small.outputs, strict=True))
+
+
+def moore(dfa: Dfa) -> Dfa:
+    """Refine by whole rounds until nothing splits; the oracle for what `minimise` does in other ways."""
+    dfa = reachable(dfa)
+    rows: list[list[int]] = dfa.delta.tolist()
+    classes = [dfa.outputs.index(output) for output in dfa.outputs]
+    while True:
+        numbers: dict[tuple[int, ...], int] = {}
+        keys = [(classes[q], *(classes[to] for to in row)) for q, row in enumerate(rows)]
+        refined = [numbers.setdefault(key, len(numbers)) for key in keys]
+        if len(numbers) == len(set(classes)):
+            break
+        classes = refined
+    firsts = [refined.index(c) for c in range(len(numbers))]
+    table = np.array([[refined[to] for to in rows[q]] for q in firsts], dtype=np.int32)
+    table = table.reshape(len(firsts), len(dfa.alphabet))
+    names, said = tuple(dfa.states[q] for q in firsts), tuple(dfa.outputs[q] for q in firsts)
+    return Dfa(dfa.alphabet, names, refined[dfa.start], table, said)
+
+
+def numbered(table: np.ndarray[tuple[int, ...], np.dtype[np.int64]], outputs: Sequence[Output]) -> Dfa:
+    names = tuple(str(q) for q in range(len(table)))
+    return Dfa(tuple("abcdefgh"[: table.shape[1]]), names, 0, table.astype(np.int32), tuple(outputs))
+
+
+def line(n: int) -> Dfa:
+    """A chain into a last state that stays; the one before it is the only one to accept."""
+    return numbered(np.minimum(np.arange(1, n + 1), n - 1)[:, None], [q == n - 2 for q in range(n)])
+
+
+def scattered(n: int, k: int, accepting: int, seed: int) -> Dfa:
+    """A random table; `accepting` states drawn with repetition accept."""
+    rng = np.random.default_rng(seed)
+    chosen: list[bool] = np.isin(np.arange(n), rng.integers(0, n, accepting)).tolist()
+    return numbered(rng.integers(0, n, (n, k)), chosen)
+
+
+def glued(dfa: Dfa, copies: int, seed: int) -> Dfa:
+    """Copies of an automaton with each edge led into a random copy, and the states shuffled."""
+    rng, n = np.random.default_rng(seed), len(dfa.states)
+    table = np.tile(dfa.delta, (copies, 1)) + n * rng.integers(0, copies, (n * copies, len(dfa.alphabet)))
+    order = rng.permutation(n * copies)
+    return numbered(np.argsort(order)[table[order]], [dfa.outputs[int(q) % n] for q in order])
+
+
+@given(dfas(all_reachable=False))
+def test_minimising_gives_what_whole_rounds_give(dfa: Dfa) -> None:
+    assert minimise(dfa) == moore(dfa)
+
+
+@given(st.integers(1, 1500), st.integers(1, 3), st.integers(0, 40), st.booleans(), st.integers(0, 2**32 - 1))
+@fewer(4)
+def test_large_automata_are_minimised_as_by_whole_rounds(n: int, k: int, few: int, many: bool, seed: int) -> None:
+    dfa = scattered(n, k, n if many else few, seed)
+    assert minimise(dfa) == moore(dfa)
+    copies = glued(scattered(max(1, n // 5), k, n if many else few, seed), 5, seed)
+    assert minimise(copies) == moore(copies)
+
+
+@given(st.integers(2, 60), st.integers(2, 400), st.integers(0, 2**32 - 1))
+@fewer(4)
+def test_chains_with_bundles_of_states_are_minimised_as_by_whole_rounds(length: int, width: int, seed: int) -> None:
+    # Classes split a bundle at a time, from either end.
+    rng = np.random.default_rng(seed)
+    stage = np.sort(rng.integers(0, length, width))
+    ahead = np.searchsorted(stage, stage, side="right") % width
+    table = np.stack([ahead, rng.integers(0, width, width)], axis=1)
+    dfa = numbered(table, [bool(s == stage[-1]) for s in stage.tolist()])
+    assert minimise(dfa) == moore(dfa)
+
+
+def test_a_chain_of_three_thousand_states_is_minimal_and_quick() -> None:
+    dfa, begin = line(3000), time.process_time()
+    assert minimise(dfa) == dfa
+    assert time.process_time() - begin < 1
+
+
+def test_glued_copies_shrink_to_one() -> None:
+    one = minimise(scattered(2000, 2, 2000, 7))
+    copies = glued(one, 5, 8)
+    small = minimise(copies)
+    assert small == moore(copies)
+    assert len(small.states) <= len(one.states)
+
+
+@pytest.mark.parametrize(
+    ("dfa", "seconds"),
+    [(line(100_000), 3), (scattered(100_000, 2, 100_000, 1), 1.5), (scattered(100_000, 2, 1, 2), 3)],
+    ids=["line", "random", "one accepting"],
+)
+def test_a_hundred_thousand_states_are_minimised_in_seconds(dfa: Dfa, seconds: float) -> None:
+    begin = time.process_time()
+    small = minimise(dfa)
+    assert time.process_time() - begin < seconds
+    assert minimise(small) == small
 
 
 @given(permutation_dfas())
