@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.groups import recognise, reflections_needed, words_in
+from statetrack.theory.monoids import classify
 from statetrack.theory.rotations import icosahedral_planes
 
 from . import trackers
@@ -62,6 +63,7 @@ def _cascaded(source: Source) -> Program | None:
         raise NoConstruction(source.name, "deltaproduct", reason, "use --target unconstrained") from None
 
 
+_MOST_MAPS = 20_000
 _DELTA = frozenset({"deltanet", "gdn", "kda", "ckda", "ckda-wide", "deltaproduct"})
 _SIGNED = frozenset({"ckda", "ckda-wide"})
 _UNSIGNED = frozenset({"deltanet", "gdn", "kda"})
@@ -125,7 +127,7 @@ def plan(
         fitting = [p for p in found if _fits(p, max_dim, factors)]
         if fitting:
             return min(fitting, key=lambda p: p.cost)
-    if plans:
+    if plans and (max_dim is not None or max_factors is not None):
         best = min(plans, key=lambda p: p.cost)
         dims = max(max(layer) for layer in best.program.dims)
         got = f"{best.construction} needs dimension {dims} and {best.program.factors_per_token} factors a token"
@@ -205,22 +207,14 @@ def _refute_diagonal(source: Source, goal: Target) -> None:
         return
     word, period = found
     names = [source.dfa.alphabet[s] for s in word]
-    state, states = source.dfa.start, list[str]()
     shown = " ".join(names[:12]) + (" ..." if len(names) > 12 else "")
-    seen = 0
-    while seen < period and seen < 8:
-        for s in word:
-            state = int(source.dfa.delta[state, s])
-        states.append(source.dfa.states[state])
-        seen += 1
     allowed = "periods that are powers of two" if goal.low < 0 else "period one (aperiodic languages)"
     raise NotExpressible(
         source.name,
         goal.name,
         f"in finite precision diagonal transitions in [{goal.low}, {goal.high}] have {allowed} only",
         theorem="Grazzi Thm. 2" if goal.low < 0 else "Grazzi Thm. 1",
-        witness=f"repeating the word '{shown}' moves the states with period {period} "
-        f"({', '.join(states)}{', ...' if period > 8 else ''})",
+        witness=f"repeating the word '{shown}' moves the states with period {period}",
     )
 
 
@@ -238,7 +232,8 @@ def _period_witness(source: Source, *, allow_two: bool) -> tuple[tuple[int, ...]
             return (s,), period
     group = source.group
     if group is None:
-        return None
+        found = classify(source.dfa, max_monoid=_MOST_MAPS).witness("is_two_periodic" if allow_two else "is_aperiodic")
+        return (found.word, len(found.states)) if found else None
     words = words_in(group, source.letters)
     for g in sorted(range(group.order), key=lambda g: len(words[g])):
         order = group.element_order(g)

@@ -9,6 +9,7 @@ from statetrack.constructions.planner import refute
 from statetrack.constructions.source import Options, Source, from_automaton, parse_word, resolve
 from statetrack.constructions.targets import TARGETS
 from statetrack.errors import InvalidFile, InvalidInput, NoConstruction, NotExpressible, UnknownGroup
+from statetrack.theory.automata import from_table
 from statetrack.theory.regex import parse_regex
 
 
@@ -70,6 +71,17 @@ def test_a_cycling_letter_of_a_merging_automaton_is_enough_for_a_refusal() -> No
         refute(source, TARGETS["diag[-1,1]"])
     with pytest.raises(NotExpressible, match="aperiodic"):
         refute(from_automaton("r", parse_regex("(aa)*")), TARGETS["diag[0,1]"])
+
+
+def test_a_period_hidden_in_the_monoid_of_a_merging_automaton_is_found() -> None:
+    # b counts modulo 3 only after a; every single letter's cycles from the start are fixed points.
+    edges = {"x": {"a": "0", "b": "x"}, "0": {"a": "0", "b": "1"}, "1": {"a": "0", "b": "2"}, "2": {"a": "0", "b": "0"}}
+    table = {(q, s): to for q, row in edges.items() for s, to in row.items()}
+    source = from_automaton("late", from_table(["a", "b"], [*edges], "x", table, {"0": True, "1": True}))
+    with pytest.raises(NotExpressible, match="period 3") as caught:
+        refute(source, TARGETS["diag[-1,1]"])
+    word = tuple(caught.value.witness.split("'")[1].split(" "))
+    assert witness_period(source, word) % 3 == 0
 
 
 def test_limits_are_told_with_what_the_best_construction_needs() -> None:
