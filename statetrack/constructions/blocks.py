@@ -30,6 +30,7 @@ from .trackers import point_columns, point_maps, swaps
 Map = tuple[int, ...]
 _LONGEST_BLOCK = 12
 _MOST_MAPS = 5_000
+_MOST_POINTS = 64
 _MOST_JOINT = 5_000_000
 
 
@@ -100,7 +101,7 @@ def clocked_blocks(source: Source, *, merging: bool = False, gates: bool = True)
     states that a proof by closure would visit are past the budgets.
     """
     letters = point_maps(source)
-    if not letters or not (merging or source.dfa.is_permutation()):
+    if not letters or len(letters[0]) > _MOST_POINTS or not (merging or source.dfa.is_permutation()):
         return None
     levels = block_maps(letters, rationals())
     if levels is None or len(levels) == 1:

@@ -248,6 +248,9 @@ def _forbidden(period: int, allow_two: bool) -> bool:
 
 def _why_not(source: Source, goal: Target) -> str:
     dfa = source.dfa
+    points = trackers.points(source)
+    if points > trackers.MOST_POINTS:
+        return f"its letters move {points:,} points, more than the {trackers.MOST_POINTS} that matrices are made for"
     if not dfa.is_permutation():
         for s, symbol in enumerate(dfa.alphabet):
             first: dict[int, int] = {}

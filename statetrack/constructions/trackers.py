@@ -40,6 +40,9 @@ from .margins import best_query, centred_ramp, dihedral_query
 from .program import Dense, Factor, Head, Layer, LayerInput, Lookup, Program, Step, head_orbit
 from .source import Source
 
+# Matrices on points are dense here: past this a matrix a letter would fill the memory, and no kernel would run it.
+MOST_POINTS = 512
+
 
 def trivial(source: Source) -> Program | None:
     """One state: a hidden number that never moves."""
@@ -141,7 +144,7 @@ def permutation(source: Source) -> Program | None:
 
     Source: Grazzi et al. Thm. 3, with the exact count of reflections.
     """
-    if not source.dfa.is_permutation():
+    if not source.dfa.is_permutation() or points(source) > MOST_POINTS:
         return None
     field, maps = rationals(), point_maps(source)
     steps = [tuple(swaps(field, p)) for p in maps]
@@ -151,6 +154,8 @@ def permutation(source: Source) -> Program | None:
 def dense(source: Source) -> Program | None:
     """Any automaton with one 0/1 matrix a letter: h = e_state; norm √(largest number of states a letter merges)."""
     field = rationals()
+    if points(source) > MOST_POINTS:
+        return None
     if source.dfa.is_permutation():
         maps = point_maps(source)
     else:
@@ -317,6 +322,11 @@ def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
         for cycle in cycles(permutation)
         for i, j in reversed(list(pairwise(cycle)))
     ]
+
+
+def points(source: Source) -> int:
+    """How many points the letters move: states of an automaton, or points of a group."""
+    return len(source.dfa.states) if source.on_states or source.group is None else source.group.degree
 
 
 def point_maps(source: Source) -> list[tuple[int, ...]]:
