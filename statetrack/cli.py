@@ -51,14 +51,14 @@ def build(
     letters: Annotated[str, typer.Option(help="A group's alphabet: all elements or generators.")] = "all",
     missing: Annotated[str, typer.Option(help="Absent edges of a file: error, sink or stay.")] = "error",
     token: Annotated[bool, typer.Option(help="A JFLAP read of several letters is one symbol.")] = False,
-    max_dim: Annotated[int | None, typer.Option(help="Largest state size K of a head.")] = None,
-    max_factors: Annotated[int | None, typer.Option(help="Most factors a token.")] = None,
+    max_dim: Annotated[int | None, typer.Option(min=1, help="Largest state size K of a head.")] = None,
+    max_factors: Annotated[int | None, typer.Option(min=0, help="Most factors a token.")] = None,
     construction: Annotated[
         str | None, typer.Option(help="Insist on one construction, for instance quaternion.")
     ] = None,
     proof: Annotated[str, typer.Option(help="closure, or span (linear readouts).")] = "closure",
-    max_states: Annotated[int, typer.Option(help="Budget of hidden and automaton states.")] = 1_000_000,
-    max_order: Annotated[int, typer.Option(help="Budget of group elements.")] = 100_000,
+    max_states: Annotated[int, typer.Option(min=1, help="Budget of hidden and automaton states.")] = 1_000_000,
+    max_order: Annotated[int, typer.Option(min=1, help="Budget of group elements.")] = 100_000,
     check: Annotated[bool, typer.Option(help="Also run the independent checker before anything is written.")] = True,
     as_json: Json = False,
 ) -> None:

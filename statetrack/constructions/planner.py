@@ -131,8 +131,8 @@ def plan(
         best = min(plans, key=lambda p: p.cost)
         dims = max(max(layer) for layer in best.program.dims)
         got = f"{best.construction} needs dimension {dims} and {best.program.factors_per_token} factors a token"
-        wanted = f"limits: dimension {max_dim or 'any'}, factors {factors or 'any'}"
-        raise NoConstruction(source.name, goal.name, f"{got}; {wanted}", _instead(source, goal))
+        wanted = f"limits: dimension {_any(max_dim)}, factors {_any(factors)}"
+        raise NoConstruction(source.name, goal.name, f"{got}; {wanted}", "raise --max-dim or --max-factors")
     raise NoConstruction(source.name, goal.name, _why_not(source, goal), _instead(source, goal))
 
 
@@ -244,6 +244,10 @@ def _period_witness(source: Source, *, allow_two: bool) -> tuple[tuple[int, ...]
 
 def _forbidden(period: int, allow_two: bool) -> bool:
     return period > 1 and not (allow_two and period & (period - 1) == 0)
+
+
+def _any(limit: int | None) -> str:
+    return "any" if limit is None else str(limit)
 
 
 def _why_not(source: Source, goal: Target) -> str:

@@ -93,7 +93,7 @@ def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source
 def _kind(text: str) -> str:
     if Path(text).is_file() or re.search(r"\.(json|dot|gv|jff)$", text):
         return "file"
-    if re.fullmatch(r"\s*(\(\s*\d+([\s,]+\d+)+\s*\)\s*;?\s*)+", text):
+    if re.fullmatch(r"\s*(\(\s*(\d+([\s,]+\d+)*)?\s*\)\s*;?\s*)+", text) and re.search(r"\d[\s,]+\d", text):
         return "perm"
     if re.fullmatch(r"[A-Z][a-z]*\d+([x×][A-Z][a-z]*\d+)*", text):
         return "group"

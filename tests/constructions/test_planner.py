@@ -110,6 +110,7 @@ def test_a_string_is_read_as_what_it_looks_like() -> None:
     assert resolve("(1 2 3);(1 2)").name == "<(1 2 3);(1 2)>"
     assert len(resolve("perm:(1,2,3)").dfa.states) == 3
     assert resolve("(12)").name == "regex '(12)'"
+    assert len(resolve("(1 2);()", Options(letters="generators")).letters) == 2
 
 
 @pytest.mark.parametrize(
