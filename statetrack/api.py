@@ -17,6 +17,7 @@ from statetrack.constructions import bounds, compiler, reading, weights
 from statetrack.constructions.certificate import Certificate, certify
 from statetrack.constructions.program import Program
 from statetrack.constructions.source import Options
+from statetrack.constructions.targets import check_named_range
 from statetrack.errors import CertificateFailed, InvalidFile, InvalidInput
 from statetrack.proofs_check import checker
 from statetrack.theory.automata import Dfa
@@ -185,6 +186,7 @@ def check(path: str | Path) -> dict[str, Any]:
     Raises InvalidFile or CertificateFailed.
     """
     found = load(path)
+    check_named_range(found.certificate["range"])
     facts = _independent(compact(found), str(found.certificate["digest"]))
     closed, certificate = _again(found)
     again = weights.lower(closed, certificate, found.dfa, found.dtype)

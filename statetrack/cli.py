@@ -112,13 +112,16 @@ def check_file(
 ) -> None:
     """Check FILE: its certificate with the independent checker, its tensors against the certified program."""
     from statetrack import api
+    from statetrack.constructions.targets import check_named_range
     from statetrack.errors import CertificateFailed
     from statetrack.proofs_check import checker
 
     started = time.perf_counter()
     if file.suffix == ".json":
         try:
-            found = checker.verify(_text(file), expect)
+            text = _text(file)
+            found = checker.verify(text, expect)
+            check_named_range(json.loads(text)["range"])
         except checker.Refused as error:
             raise CertificateFailed(f"file {file}", str(error), "a certificate that holds") from None
         tensors = "none in this file"
@@ -250,6 +253,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), error)
     except KeyboardInterrupt:
         return _fail("stopped; nothing was written", None) - 2 + 130
+    except (OverflowError, RecursionError, RuntimeError, OSError) as error:
+        return _fail(
+            f"{type(error).__name__}: {str(error)[:200]}; give smaller numbers, or a device and folder that exist", None
+        )
     except MemoryError:
         return _fail("out of memory; lower --max-states or the number of words", None)
     except Exception as error:
@@ -390,17 +397,9 @@ def _text(file: Path) -> str:
 
 
 def _written(file: Path, text: str) -> None:
-    from statetrack.errors import InvalidFile
+    from statetrack.constructions.weights import write_whole
 
-    partial = file.with_name(file.name + ".part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InvalidFile(
-            str(file), f"cannot be written ({error.strerror})", "give a path in a folder that exists"
-        ) from None
+    write_whole(file, text.encode())
 
 
 @contextmanager

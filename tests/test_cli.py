@@ -206,6 +206,30 @@ def test_refusals_and_wrong_arguments_are_one_line(
     assert word.lower() in err.lower()
 
 
+def test_a_certificate_that_names_another_target_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from statetrack.constructions.certificate import digest_of
+
+    path = tmp_path / "lie.json"
+    assert ran(capsys, "build", "Z3", "--certificate", path)[0] == 0
+    data = json.loads(path.read_text())
+    data["range"]["target"] = "deltanet"
+    path.write_text(json.dumps(data | {"digest": digest_of(data)}))
+    code, _, err = ran(capsys, "check", path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "'deltanet'" in err
+
+
+def test_only_ordinary_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for output in (tmp_path, "/dev/null", ".", tmp_path / ("x" * 300)):
+        code, printed, err = ran(capsys, "build", "Z3", "-o", output)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_long_regular_expression_is_no_path(capsys: pytest.CaptureFixture[str]) -> None:
+    assert facts(capsys, "build", "(" + "|".join(["a"] * 200) + ")*", "-t", "ckda")["states"] == 1
+
+
 def test_wrong_states_give_exit_code_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "z60.safetensors"
     assert ran(capsys, "build", "Z60", "-o", path, "--dtype", "bfloat16", "--no-check")[0] == 0

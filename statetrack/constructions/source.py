@@ -74,7 +74,7 @@ def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source
     if kind not in ("group", "perm", "regex", "file"):
         kind, rest = _kind(source), source
     if kind == "file":
-        if not Path(rest).is_file():
+        if not _is_file(rest):
             raise InvalidFile(
                 rest, "no such file", "give an existing automaton file, or prefix a regular expression with regex:"
             )
@@ -91,13 +91,20 @@ def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source
 
 
 def _kind(text: str) -> str:
-    if Path(text).is_file() or re.search(r"\.(json|dot|gv|jff)$", text):
+    if _is_file(text) or re.search(r"\.(json|dot|gv|jff)$", text):
         return "file"
-    if re.fullmatch(r"\s*(\(\s*(\d+([\s,]+\d+)*)?\s*\)\s*;?\s*)+", text) and re.search(r"\d[\s,]+\d", text):
+    if re.fullmatch(r"\s*(\(\s*(\d+([\s,]+\d+)*)?\s*\)\s*;?\s*)+", text) and re.search(r"\d[\s,]+\d|;", text):
         return "perm"
     if re.fullmatch(r"[A-Z][a-z]*\d+([x×][A-Z][a-z]*\d+)*", text):
         return "group"
     return "regex"
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def from_group(group: Group, letters: str) -> Source:

@@ -7,7 +7,7 @@ References: Grazzi et al. Table 1; CKDA Table 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from statetrack.errors import InvalidInput, OutOfRange
@@ -89,6 +89,15 @@ def target(name: str) -> Target:
     if name not in TARGETS:
         raise InvalidInput(f"unknown target {name!r}: know {', '.join(TARGETS)} (see 'statetrack targets')")
     return TARGETS[name]
+
+
+def check_named_range(stated: Mapping[str, object]) -> None:
+    """Refuse ranges that are not those of the target they name: a name alone is no claim. Raises OutOfRange."""
+    name = str(stated.get("target"))
+    if name not in TARGETS or TARGETS[name].to_json() != dict(stated):
+        raise OutOfRange(
+            f"the certificate's ranges are not those of a target named {name!r} (see 'statetrack targets')"
+        )
 
 
 def validate(program: Program, goal: Target) -> None:

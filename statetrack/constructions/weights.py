@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -71,15 +72,22 @@ class Weights:
             "certificate": json.dumps(self.certificate, separators=(",", ":")),
             "tensors_sha256": tensors_digest(self.tensors),
         }
-        partial = target.with_name(target.name + ".part")
-        try:
-            partial.write_bytes(to_bytes({n: np.ascontiguousarray(t) for n, t in self.tensors.items()}, metadata))
-            partial.replace(target)
-        except OSError as error:
+        write_whole(target, to_bytes({n: np.ascontiguousarray(t) for n, t in self.tensors.items()}, metadata))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; InvalidFile if the path is no ordinary file or its folder takes none."""
+    if not path.name or (path.exists() and not path.is_file()):
+        raise InvalidFile(str(path), "is not an ordinary file", "give the path of a file to write")
+    partial = path.with_name(path.name + ".part")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
             partial.unlink(missing_ok=True)
-            raise InvalidFile(
-                str(path), f"cannot be written ({error.strerror})", "give a path in a folder that exists"
-            ) from None
+        reason = f"cannot be written ({error.strerror})"
+        raise InvalidFile(str(path), reason, "give a path in a folder that exists") from None
 
 
 def tensors_digest(tensors: Mapping[str, Array]) -> str:
