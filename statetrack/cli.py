@@ -250,27 +250,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         return code if isinstance(code, int) else 0
     except StatetrackError as error:
-        return _fail(str(error), error)
+        return _fail(str(error))
     except KeyboardInterrupt:
-        return _fail("stopped; nothing was written", None) - 2 + 130
+        _fail("stopped")
+        return 130
     except (OverflowError, RecursionError, RuntimeError, OSError) as error:
         return _fail(
-            f"{type(error).__name__}: {str(error)[:200]}; give smaller numbers, or a device and folder that exist", None
+            f"{type(error).__name__}: {str(error)[:200]}; give smaller numbers, or a device and folder that exist"
         )
     except MemoryError:
-        return _fail("out of memory; lower --max-states or the number of words", None)
+        return _fail("out of memory; lower --max-states or the number of words")
     except Exception as error:
         if hasattr(error, "format_message"):
             shown = str(error.format_message())  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
-            return _fail(f"{' '.join(shown.split())}; see 'statetrack --help'", None) if shown else 2
+            return _fail(f"{' '.join(shown.split())}; see 'statetrack --help'") if shown else 2
         if type(error).__name__ in ("Exit", "Abort"):
             return int(getattr(error, "exit_code", 1))
         raise
 
 
-def _fail(line: str, error: StatetrackError | None) -> int:
-    print(f"statetrack: {line}", file=sys.stderr)
-    del error
+def _fail(line: str) -> int:
+    print("statetrack:", *line.split(), file=sys.stderr)
     return 2
 
 

@@ -171,8 +171,6 @@ def _dear(recipe: _Recipe, source: Source, construction: str | None) -> bool:
     shape = recognise(source.group)
     if recipe.name == "quaternion":
         return shape is not None and not (shape.kind == "polyhedral" and shape.n == 5)
-    if recipe.name == "modular":
-        return "ckda" not in recipe.targets
     return recipe.name == "permutation" and shape is not None and shape.kind != "polyhedral" and source.group.order > 64
 
 
