@@ -44,20 +44,10 @@ def closure_job(name: str, target: str, letters: str = "all") -> Job:
         started = time.perf_counter()
         result = close(program, source.dfa)
         seconds = time.perf_counter() - started
-        edges, peak = result.joint * len(source.dfa.alphabet), _memory()
-        head = program.layers[0].heads[0]
-        peer = _peer_rate([m.matrix for m in head.maps], peer_seconds)
-        return {
-            "job": f"close {name} ({letters} letters) on {target}",
-            "states": result.joint,
-            "degree": program.field.degree,
-            "ours_seconds": seconds,
-            "ours_edges_per_s": edges / seconds,
-            "peer": "sympy DomainMatrix",
-            "peer_edges_per_s": peer,
-            "ratio": edges / seconds / peer if peer else None,
-            "process_peak_MB": peak,
-        }
+        edges = result.joint * len(source.dfa.alphabet)
+        letters_of_head = [m.matrix for m in program.layers[0].heads[0].maps]
+        name_of_job = f"close {name} ({letters} letters) on {target}"
+        return _row(name_of_job, result.joint, edges, seconds, letters_of_head, peer_seconds)
 
     return job
 
@@ -118,12 +108,19 @@ def _orbit_job(name: str, letters: list[Matrix], most: int | None, peer_seconds:
     n = len(letters[0])
     orbit = Orbit(rationals(), identity(rationals(), n), [StepMap(m) for m in letters], max_states=3_000_000)
     edges = orbit.close(most)
-    seconds, peak = time.perf_counter() - started, _memory()
+    return _row(name, len(orbit), edges, time.perf_counter() - started, letters, peer_seconds)
+
+
+def _row(
+    name: str, states: int, edges: int, seconds: float, letters: list[Matrix], peer_seconds: float
+) -> dict[str, Any]:
+    """The row of a closure, with the peer's rate on the same matrices."""
+    peak = _memory()
     peer = _peer_rate(letters, peer_seconds)
     return {
         "job": name,
-        "states": len(orbit),
-        "degree": 1,
+        "states": states,
+        "degree": letters[0][0][0].field.degree,
         "ours_seconds": seconds,
         "ours_edges_per_s": edges / seconds,
         "peer": "sympy DomainMatrix",
@@ -153,10 +150,9 @@ def _peer_rate(letters: list[Matrix], seconds: float) -> float | None:
         domain = sympy.QQ.algebraic_field(2 * sympy.cos(2 * sympy.pi / field.N))
         basis = _chebyshev(domain, field.degree)
     else:
-        root = {5: sympy.sqrt(5), 8: sympy.sqrt(2), 12: sympy.sqrt(3)}[field.N]
+        root = sympy.sqrt({5: 5, 8: 2, 12: 3}[field.N])
         domain = sympy.QQ.algebraic_field(root)
-        second = {5: (sympy.sqrt(5) - 1) / 2, 8: sympy.sqrt(2), 12: sympy.sqrt(3)}[field.N]
-        basis = [domain(1), domain.from_sympy(second)]
+        basis = [domain(1), domain.from_sympy((root - 1) / 2 if field.N == 5 else root)]
     made: list[Any] = []
     for m in letters:
         rows = [[sum((basis[k] * c for k, c in x.terms()), domain(0)) / domain(x.den) for x in row] for row in m]

@@ -8,23 +8,31 @@ References: docs/certificate.md for what is proved; README for examples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statetrack.constructions import bounds, compiler, reading, weights
+from statetrack.constructions import bounds, compiler, composed, reading, weights
 from statetrack.constructions.certificate import Certificate, certify
 from statetrack.constructions.program import Program
 from statetrack.constructions.source import Options
 from statetrack.constructions.targets import check_named_range
 from statetrack.errors import CertificateFailed, InvalidFile, InvalidInput
-from statetrack.proofs_check import checker
+from statetrack.proofs_check import checker, networks
 from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group
+from statetrack.theory.weighted import Wfa
 
 if TYPE_CHECKING:
-    from statetrack.kernels.run import Executor, Trace
+    from statetrack.kernels.run import Executor, TokenSource, Trace
+
+# Words are run in groups of this many, so that memory does not grow with their number.
+_WORDS_AT_ONCE = 2**14
+# Each further group of random words has a seed of its own: an odd stride, so that no two of 2^32 groups share one.
+_SEED_STRIDE = 65_537
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +46,7 @@ class Weights(weights.Weights):
         random: int = 0,
         length: int = 0,
         seed: int = 0,
-        device: str = "cpu",
+        device: str = "auto",
         executor: Executor = "auto",
         order: str = "recurrent",
         storage: str | None = None,
@@ -49,7 +57,8 @@ class Weights(weights.Weights):
 
         Args:
             words: sequences of symbols; give either these or `random`.
-            device: "cpu" or "cuda". executor: "auto", "triton" or "reference".
+            device: "auto" (cuda if there is one, else cpu), "cpu", "cuda" or "cuda:N".
+            executor: "auto", "triton" or "reference"; the result's `executor` says which ran, and where.
             order: evaluation order; "recurrent" is the only one so far.
             storage: number format of tables and states; None is the weights' own.
             keep_answers: keep the answer of every token (default: for given words only).
@@ -58,44 +67,75 @@ class Weights(weights.Weights):
         """
         import torch
 
-        from statetrack.kernels.load import encode_words, model_of, random_tokens
+        from statetrack.kernels.load import encode_words, model_of
         from statetrack.kernels.run import execute
 
         if order != "recurrent":
             raise InvalidInput(f"evaluation order {order!r}: know recurrent")
+        if executor not in ("auto", "triton", "reference"):
+            raise InvalidInput(f"executor {executor!r}: know auto, triton, reference")
         if (words is None) == (random == 0):
             raise InvalidInput("give words, or a number of random words with their length, not both")
         if random < 0 or length < 0:
             raise InvalidInput(f"random words {random}, length {length}: give numbers that are not negative")
-        formats = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
-        name = storage or self.dtype
-        if name not in formats:
-            raise InvalidInput(f"number format {name!r}: know {', '.join(formats)}")
-        if device.startswith("cuda") and not torch.cuda.is_available():
-            raise InvalidInput("device cuda: no CUDA device here; use --device cpu")
-        symbols = len(self.dfa.alphabet)
-        if words is None and symbols == 0:
+        if storage is not None and storage not in weights.FORMATS:
+            raise InvalidInput(f"number format {storage!r}: know {', '.join(weights.FORMATS)}")
+        if words is None and not self.dfa.alphabet:
             raise InvalidInput("random words over the empty alphabet: there is only the empty word")
-
-        def columns(start: int, stop: int) -> torch.Tensor:
-            return random_tokens(symbols, random, start, stop, seed=seed, device=device)
-
-        return execute(
+        place = device_of(device)
+        run_group = partial(
+            execute,
             model_of(self),
-            columns if words is None else encode_words(words, self),
-            length=None if words is not None else length,
-            storage=formats[name],
-            device=device,
+            storage=getattr(torch, storage or self.dtype),
+            device=place,
             executor=executor,
             keep_answers=words is not None if keep_answers is None else keep_answers,
-            progress=progress,
         )
+        if words is None:
+            source = _random_groups(len(self.dfa.alphabet), random, seed, place)
+            return _run_groups(run_group, source, length, length, progress)
+        tokens = encode_words(words, self)
+        groups = (tokens[i : i + _WORDS_AT_ONCE] for i in range(0, max(len(tokens), 1), _WORDS_AT_ONCE))
+        return _run_groups(run_group, groups, None, tokens.shape[1], progress)
+
+    def values(
+        self,
+        words: Sequence[Sequence[str]],
+        *,
+        device: str = "auto",
+        executor: Executor = "auto",
+        storage: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[tuple[float, ...], ...]:
+        """The values that a weighted automaton's weights compute after each token of each word, in floating point.
+
+        The exact ones are `weights.automaton.run(word)`. Arguments as in `run`.
+        """
+        import torch
+
+        from statetrack.kernels.load import encode_words, model_of
+        from statetrack.kernels.run import values
+
+        if storage is not None and storage not in weights.FORMATS:
+            raise InvalidInput(f"number format {storage!r}: know {', '.join(weights.FORMATS)}")
+        found: list[list[float]] = values(
+            model_of(self),
+            encode_words(words, self),
+            storage=getattr(torch, storage or self.dtype),
+            device=device_of(device),
+            executor=executor,
+            progress=progress,
+        ).tolist()
+        return tuple(tuple(row[: len(word)]) for row, word in zip(found, words, strict=True))
 
     def horizon(self) -> float:
         """A length up to which every word decodes right in this format and recurrent order, by an a-priori bound.
 
-        0 if the bound does not apply (dense or additive terms, β > 2), infinity for one state. Evaluated in doubles.
+        0 if the bound does not apply (dense or additive terms, β > 2, composed networks), infinity for one state.
+        Evaluated in doubles.
         """
+        if self.certificate["kind"] not in ("closure", "span"):
+            return 0
         if len(self.dfa.states) == 1:
             return math.inf
         bound = bounds.safe_length(reading.program_of(self.certificate), self)
@@ -104,8 +144,8 @@ class Weights(weights.Weights):
     def in_format(self, dtype: str) -> Weights:
         """The same program in another number format: read from the certificate, certified and lowered again."""
         closed, certificate = _again(self)
-        made = weights.lower(closed, certificate, self.dfa, dtype)
-        return Weights(made.dtype, made.tensors, made.certificate, made.dfa)
+        made = weights.lower(closed, certificate, self.automaton, dtype)
+        return Weights(made.dtype, made.tensors, made.certificate, made.automaton)
 
 
 @dataclass(frozen=True)
@@ -114,8 +154,8 @@ class Compiled(compiler.Compiled):
 
     def weights(self, dtype: str = "float32") -> Weights:
         """Tensors in "float64", "float32" or "bfloat16"."""
-        made = weights.lower(self.program, self.certificate, self.source.dfa, dtype)
-        return Weights(made.dtype, made.tensors, made.certificate, made.dfa)
+        made = weights.lower(self.program, self.certificate, self.automaton, dtype)
+        return Weights(made.dtype, made.tensors, made.certificate, made.automaton)
 
     def horizon(self, dtype: str = "float32", order: str = "recurrent") -> float:
         """A length up to which every word decodes right in this format; see `Weights.horizon`."""
@@ -125,18 +165,20 @@ class Compiled(compiler.Compiled):
 
 
 def build(
-    source: str | Dfa | Group,
+    source: str | Dfa | Group | Wfa,
     target: str = "ckda",
     *,
     letters: str = "all",
     missing: str = "error",
     token: bool = False,
+    alphabet: Sequence[str] | None = None,
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
     proof: str = "closure",
     max_states: int = 1_000_000,
     max_order: int = 100_000,
+    max_monoid: int = 20_000,
     check: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Compiled:
@@ -149,6 +191,7 @@ def build(
         letters: a group's alphabet: "all" elements or "generators".
         missing: absent edges of a file: "error", "sink" or "stay".
         token: a JFLAP read of several letters is one symbol.
+        alphabet: the letters of a regular expression, in order; None for the letters used.
         max_dim, max_factors, construction, proof: see `compile_source`.
         check: also run the independent checker on the certificate before anything is returned.
 
@@ -157,7 +200,40 @@ def build(
     >>> build("S3").dims
     ((2,),)
     """
-    options = Options(letters, missing, token, max_states, max_order)
+    symbols = None if alphabet is None else tuple(alphabet)
+    options = Options(letters, missing, token, max_states, max_order, symbols, max_monoid)
+    return build_with(
+        source,
+        target,
+        options,
+        max_dim=max_dim,
+        max_factors=max_factors,
+        construction=construction,
+        proof=proof,
+        check=check,
+        progress=progress,
+    )
+
+
+def build_with(
+    source: str | Dfa | Group | Wfa,
+    target: str,
+    options: Options,
+    *,
+    max_dim: int | None = None,
+    max_factors: int | None = None,
+    construction: str | None = None,
+    proof: str = "closure",
+    check: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> Compiled:
+    """`build` with the reading of the source and the budgets as one value."""
+    if proof not in ("closure", "span"):
+        raise InvalidInput(f"proof {proof!r}: know closure, span")
+    budgets = {"max_states": options.max_states, "max_order": options.max_order, "max_monoid": options.max_monoid}
+    low = [f"{name} {n}" for name, n in budgets.items() if n < 1]
+    if low:
+        raise InvalidInput(f"{', '.join(low)}: give numbers of at least 1")
     made = compiler.compile_source(
         source,
         target,
@@ -176,7 +252,7 @@ def build(
 def load(path: str | Path) -> Weights:
     """Weights from a file that `Weights.save` wrote; both digests are checked. Raises InvalidFile."""
     found = weights.load_weights(path)
-    return Weights(found.dtype, found.tensors, found.certificate, found.dfa)
+    return Weights(found.dtype, found.tensors, found.certificate, found.automaton)
 
 
 def check(path: str | Path) -> dict[str, Any]:
@@ -189,15 +265,83 @@ def check(path: str | Path) -> dict[str, Any]:
     check_named_range(found.certificate["range"])
     facts = _independent(compact(found), str(found.certificate["digest"]))
     closed, certificate = _again(found)
-    again = weights.lower(closed, certificate, found.dfa, found.dtype)
+    again = weights.lower(closed, certificate, found.automaton, found.dtype)
     if weights.tensors_digest(again.tensors) != weights.tensors_digest(found.tensors):
         raise InvalidFile(str(path), "the tensors are not the certified program in this format", "build the file again")
     return facts
 
 
+def device_of(name: str) -> str:
+    """The device that a name stands for: "auto" is cuda if there is one, else cpu. Raises InvalidInput."""
+    import torch
+
+    if name != "auto" and not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", name):
+        raise InvalidInput(f"device {name!r}: know auto, cpu, cuda, cuda:N")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        return "cuda" if count else "cpu"
+    if name != "cpu" and count <= int(name.partition(":")[2] or 0):
+        raise InvalidInput(
+            f"device {name}: no CUDA device here; use --device cpu"
+            if not count
+            else f"device {name}: this machine has {count} CUDA devices, counted from cuda:0"
+        )
+    return name
+
+
+def _random_groups(symbols: int, count: int, seed: int, device: str) -> Iterator[TokenSource]:
+    """Random words in groups; the first group has the seed itself."""
+    from statetrack.kernels.load import random_tokens
+
+    for group, first in enumerate(range(0, count, _WORDS_AT_ONCE)):
+        size, own_seed = min(_WORDS_AT_ONCE, count - first), (seed + group * _SEED_STRIDE) % 2**32
+        yield partial(random_tokens, symbols, size, seed=own_seed, device=device)
+
+
+def _run_groups(
+    run_group: Callable[..., Trace],
+    groups: Iterable[object],
+    length: int | None,
+    time: int,
+    progress: Callable[[int], None] | None,
+) -> Trace:
+    """Run groups of words of `time` columns one after the other; their findings as those of all words."""
+    traces: list[Trace] = []
+    for number, group in enumerate(groups):
+        before = number * _WORDS_AT_ONCE * time
+        report = None if progress is None else partial(_add, progress, before)
+        traces.append(run_group(group, length=length, progress=report))
+    return _merged(traces)
+
+
+def _add(progress: Callable[[int], None], before: int, done: int) -> None:
+    progress(before + done)
+
+
+def _merged(traces: Sequence[Trace]) -> Trace:
+    """The findings of groups of words as those of all words."""
+    import torch
+
+    if len(traces) == 1:
+        return traces[0]
+    answers = [trace.answers for trace in traces if trace.answers is not None]
+    return replace(
+        traces[0],
+        answers=torch.cat(answers) if answers else None,
+        wrong=sum(trace.wrong for trace in traces),
+        first_wrong=min((t.first_wrong for t in traces if t.first_wrong is not None), default=None),
+        wrong_words=sum(trace.wrong_words for trace in traces),
+        tokens=sum(trace.tokens for trace in traces),
+    )
+
+
 def _again(found: weights.Weights) -> tuple[Program, Certificate]:
-    program = reading.program_of(found.certificate)
-    return certify(program, found.dfa, reading.target_of(found.certificate), proof=str(found.certificate["kind"]))
+    """The program of a file's certificate; of the kinds that a search proves, with the search made again."""
+    data, kind = found.certificate, str(found.certificate["kind"])
+    if kind in ("closure", "span"):
+        return certify(reading.program_of(data), found.dfa, reading.target_of(data), proof=kind)
+    joint = int(data["claims"].get("joint", 0))
+    return composed.closed_program(data), Certificate(kind, data, str(data["digest"]), joint, (), ())
 
 
 def compact(found: weights.Weights) -> str:
@@ -209,6 +353,6 @@ def compact(found: weights.Weights) -> str:
 
 def _independent(text: str, digest: str) -> dict[str, Any]:
     try:
-        return checker.verify(text, digest)
+        return networks.verify(text, digest)
     except checker.Refused as error:
         raise CertificateFailed("independent checker", str(error), "acceptance") from None

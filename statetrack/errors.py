@@ -73,11 +73,22 @@ class OutOfRange(StatetrackError):
 class NotExpressible(StatetrackError):
     """A proof that the target cannot do what was asked, with its witness.
 
-    `theorem` names the statement, `witness` is the word (or the reason in a line) that shows it.
+    `theorem` names the statement, `witness` is the word (or the reason in a line) that shows it, `semantics` the
+    arithmetic that the verdict is about.
     """
 
-    def __init__(self, source: str, target: str, reason: str, *, theorem: str, witness: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        reason: str,
+        *,
+        theorem: str,
+        witness: str,
+        semantics: str = "finitely many exact states",
+    ) -> None:
         self.source, self.target, self.reason, self.theorem, self.witness = source, target, reason, theorem, witness
+        self.semantics = semantics
         super().__init__(f"{source} cannot be built on {target}: {reason} [{theorem}]; witness: {witness}")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as hs
 
 import statetrack as st
+from statetrack import api
 from statetrack.constructions.reading import program_of
 from statetrack.constructions.weights import FORMATS, tensors_digest
 from statetrack.theory.automata import from_table
@@ -97,6 +98,15 @@ def test_wrong_arguments_raise_the_error_that_says_so() -> None:
         lambda: weights.run([["1"]], random=2),
         lambda: weights.run([["1"]], order="chunkwise"),
         lambda: weights.run([["1"]], storage="int8"),
+        lambda: weights.run([["1"]], device="foo"),
+        lambda: weights.run([["1"]], device="cuda:99"),
+        lambda: weights.run([["1"]], device="cuda:"),
+        lambda: st.build("Z3", proof="zz"),
+        lambda: st.build("Z3", missing="zz"),
+        lambda: st.build("Z3", letters="zz"),
+        lambda: st.build("Z3", max_states=0),
+        lambda: st.build("Z3", max_monoid=0),
+        lambda: st.build("Z3", alphabet="ab"),
         lambda: compiled.horizon(order="scan"),
     ):
         with pytest.raises(st.InvalidInput):
@@ -110,6 +120,67 @@ def test_wrong_arguments_raise_the_error_that_says_so() -> None:
         st.build("A5", max_states=100)
     with pytest.raises(st.StatetrackError):
         st.build("S5", "ckda")
+
+
+def test_the_message_for_a_device_names_those_there_are() -> None:
+    weights = st.build("Z3").weights()
+    with pytest.raises(st.InvalidInput, match="know auto, cpu, cuda, cuda:N"):
+        weights.run([["1"]], device="foo")
+    trace = weights.run([["1"]], executor="reference")
+    assert " on " in trace.executor
+    assert api.device_of("auto") in ("cpu", "cuda")
+    assert api.device_of("cpu") == "cpu"
+
+
+def test_many_words_are_run_in_groups_and_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = st.build("Z60").weights("bfloat16")
+    words = [["7"] * i for i in range(40)]
+    seen: list[int] = []
+    whole = weights.run(words, executor="reference")
+    monkeypatch.setattr("statetrack.api._WORDS_AT_ONCE", 16)
+    parts = weights.run(words, executor="reference", progress=seen.append)
+    assert whole.wrong > 0
+    assert whole.answers is not None
+    assert parts.answers is not None
+    assert bool((whole.answers == parts.answers).all())
+    for name in ("wrong", "first_wrong", "wrong_words", "tokens", "executor"):
+        assert getattr(whole, name) == getattr(parts, name)
+    assert seen == sorted(seen)
+    assert seen[-1] == 40 * 39
+
+
+def test_random_words_come_in_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    from statetrack.kernels import load
+
+    weights = st.build("Z3").weights()
+    drawn: list[tuple[int, int]] = []
+    original = load.random_tokens
+
+    def watched(symbols: int, batch: int, start: int, stop: int, *, seed: int, device: str) -> object:
+        drawn.append((batch, seed))
+        return original(symbols, batch, start, stop, seed=seed, device=device)
+
+    monkeypatch.setattr(load, "random_tokens", watched)
+    trace = weights.run(random=40_000, length=2, seed=5, executor="reference")
+    assert (trace.tokens, trace.wrong) == (80_000, 0)
+    assert max(batch for batch, _ in drawn) <= 2**14
+    # No group repeats another; the first one has the seed itself.
+    assert [seed for _, seed in dict.fromkeys(drawn)] == [5, 65_542, 131_079]
+
+
+def test_a_certificate_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    certificate = st.build("Z3").certificate
+    with pytest.raises(st.InvalidFile, match="cannot be written"):
+        certificate.save(tmp_path / "no" / "z3.json")
+    with pytest.raises(st.InvalidFile, match="ordinary file"):
+        certificate.save(tmp_path)
+    certificate.save(str(tmp_path / "z3.json"))
+    assert [p.name for p in tmp_path.iterdir()] == ["z3.json"]
+
+
+def test_a_stated_alphabet_orders_the_letters_of_a_regular_expression() -> None:
+    assert st.build(".*b", "unconstrained", alphabet="ba").source.dfa.alphabet == ("b", "a")
+    assert st.Options(max_monoid=7, max_seconds=1.5, max_memory=100).max_monoid == 7
 
 
 def _triton_on_cpu(weights: st.Weights) -> None:
@@ -127,8 +198,8 @@ def test_a_refusal_carries_its_theorem_and_witness() -> None:
         st.build("Z3", "diag[-1,1]")
     assert "period 3" in caught.value.witness
     with pytest.raises(st.NoConstruction) as missing:
-        st.build("(ab)*")
-    assert "unconstrained" in missing.value.instead
+        st.build("S5", "deltanet", max_dim=2)
+    assert "--max-dim" in missing.value.instead
     for error in (st.UnknownGroup, st.InvalidPermutation, st.RegexSyntaxError, st.InvalidAutomaton, st.InvalidFile):
         assert issubclass(error, st.StatetrackError)
     assert issubclass(st.OutOfRange, st.StatetrackError)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from statetrack import cli
+import statetrack
+from statetrack import cli, guards
+from statetrack.errors import BudgetExceeded
+from statetrack.printing import network_facts
 
 DATA = Path(__file__).parent / "data"
 
@@ -185,7 +191,7 @@ def test_tensors_that_are_not_the_certified_program_are_refused(s3: Path, capsys
     [
         (("build", "Z3", "--target", "diag[-1,1]"), "Grazzi Thm. 2"),
         (("build", "A5", "--target", "ckda", "--max-dim", "3"), "CKDA Lemma 16"),
-        (("build", "(ab)*", "--target", "ckda"), "--target unconstrained"),
+        (("build", "S5", "--target", "deltanet", "--max-dim", "2"), "raise --max-dim"),
         (("build", "Z3", "--target", "nowhere"), "know diag[0,1]"),
         (("build", "Z3", "--proof", "faith"), "closure"),
         (("build", "Z3", "-o", "no/such/folder/x.safetensors"), "cannot be written"),
@@ -196,6 +202,14 @@ def test_tensors_that_are_not_the_certified_program_are_refused(s3: Path, capsys
         (("run", "nowhere.safetensors"), "--word"),
         (("check", "nowhere.json"), "cannot be read"),
         (("build", "Z3", "--max-dim", "three"), "--max-dim"),
+        (("build", "s5"), "regex:s5"),
+        (("build", "(a"), "read as a regular expression"),
+        (("build", ".*"), "--alphabet"),
+        (("build", "S3", "--alphabet", "ab"), "was read as a group"),
+        (("build", "ab", "--alphabet", "aba"), "twice"),
+        (("build", "Z3", "--missing", "zz"), "error, sink or stay"),
+        (("build", "Z99999", "--letters", "generators"), "99,999 elements on 99,999 points"),
+        (("build", "Z3", "--max-memory", "0"), "--max-memory"),
     ],
 )
 def test_refusals_and_wrong_arguments_are_one_line(
@@ -258,6 +272,153 @@ def test_one_state_unreachable_states_and_no_letters_are_no_mistakes(
     code, _, err = ran(capsys, "build", lonely, "-o", path)
     assert code == 0, err
     assert ran(capsys, "run", path, "--random", "3", "--length", "5")[0] == 2
+
+
+def test_a_word_of_brackets_is_its_letters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dyck.safetensors"
+    assert facts(capsys, "build", r"(\[\])*", "-t", "unconstrained", "-o", path)["symbols"] == 2
+    said = facts(capsys, "run", path, "--word", "[]", "--device", "cpu")
+    assert (said["tokens"], said["outputs"]) == (2, [False, True])
+
+
+def test_run_takes_the_gpu_if_there_is_one_and_says_where_it_ran(s3: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    place = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    assert f" on {place}" in facts(capsys, "run", s3, "--random", "2", "--length", "4")["executor"]
+    assert " on cpu" in facts(capsys, "run", s3, "--random", "2", "--length", "4", "--device", "cpu")["executor"]
+    for device, words in (("foo", "know auto, cpu, cuda, cuda:N"), ("cuda:99", "device cuda:99: ")):
+        code, printed, err = ran(capsys, "run", s3, "--random", "2", "--device", device)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert words in err
+
+
+def test_formats_and_paths_are_checked_before_the_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*arguments: object, **named: object) -> None:
+        raise AssertionError("built before the arguments were checked")
+
+    monkeypatch.setattr("statetrack.api.build_with", unwanted)
+    monkeypatch.chdir(tmp_path)
+    source = automaton(tmp_path)
+    text = source.read_text()
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (("Z3", "--dtype", "float8"), "know float64"),
+        (("Z3", "-o", "no/x.safetensors"), "cannot be written"),
+        (("Z3", "--certificate", "no/x.json"), "cannot be written"),
+        (("Z3", "-o", "."), "ordinary file"),
+        (("Z3", "-o", "x" * 300), "cannot be written"),
+        (("Z3", "-o", "x", "--certificate", tmp_path / "x"), "the same file"),
+        ((source, "-o", "bad.json"), "SOURCE itself"),
+        ((f"file:{source}", "--certificate", "./bad.json"), "SOURCE itself"),
+    ]
+    for arguments, words in cases:
+        code, printed, err = ran(capsys, "build", *arguments)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert words in err
+    assert source.read_text() == text
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_certificate_is_known_by_its_first_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights, certificate = tmp_path / "z3.json", tmp_path / "z3.txt"
+    built = facts(capsys, "build", "Z3", "-o", weights, "--certificate", certificate)
+    assert facts(capsys, "check", certificate)["digest"] == built["digest"]
+    assert facts(capsys, "check", certificate.rename(tmp_path / "Z3.JSON"))["tensors"] == "none in this file"
+    assert facts(capsys, "check", weights)["tensors"].startswith("equal")
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed, err = ran(capsys)
+    assert (code, err) == (2, "")
+    assert printed.count("\n") > 10
+    assert printed == ran(capsys, "-h")[1] == ran(capsys, "--help")[1]
+    assert ran(capsys, "-h")[0] == 0
+    assert ran(capsys, "run", "-h")[1] == ran(capsys, "run", "--help")[1]
+    assert "apart by blanks" in " ".join(ran(capsys, "run", "-h")[1].split())
+    assert ran(capsys, "--version") == (0, f"statetrack {statetrack.__version__}\n", "")
+
+
+def test_the_alphabet_of_a_regular_expression_can_be_stated(capsys: pytest.CaptureFixture[str]) -> None:
+    for letters in ("abc", "a b c", '["a", "b", "c"]'):
+        assert facts(capsys, "build", "[^a]*", "-t", "unconstrained", "--alphabet", letters)["symbols"] == 3
+
+
+def test_a_build_stops_at_its_bounds_of_time_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    import resource
+    import signal
+
+    before = resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGALRM)
+    for bound, value, words in (
+        ("--max-seconds", "0.3", "more than 300 milliseconds: stopped; raise the bound with --max-seconds"),
+        ("--max-memory", "30", "more than 30 MB of memory: stopped; raise the bound with --max-memory"),
+    ):
+        code, printed, err = ran(capsys, "build", "S7", "-t", "deltaproduct", bound, value)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert words in err
+        assert (resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGALRM)) == before
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    wide = ("--max-seconds", "500", "--max-memory", "4000", "--max-monoid", "100")
+    assert facts(capsys, "build", "Z3", *wide)["states"] == 3
+
+
+def test_one_request_for_too_much_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ran(capsys, "build", "Z9999", "--max-memory", "50")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "more than 50 MB of memory" in err
+
+
+def test_a_time_bound_is_not_taken_for_a_smaller_one_on_the_way() -> None:
+    # Searches catch the BudgetExceeded of their own bounds; that of the whole build must pass them.
+    with pytest.raises(BudgetExceeded, match="100 milliseconds"):
+        _search_that_swallows_errors()
+
+
+def _search_that_swallows_errors() -> None:
+    with guards.bounded(0.1, None):
+        for _ in range(10**9):
+            with suppress(Exception):
+                time.sleep(0.01)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_of_another_encoding_is_no_error(encoding: str) -> None:
+    command = [sys.executable, "-m", "statetrack", "build", "(é|ω)*", "-t", "unconstrained"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}
+    for more in ([], ["--json"]):
+        done = subprocess.run([*command, *more], capture_output=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        assert b"Traceback" not in done.stderr
+    assert json.loads(done.stdout.decode(encoding))["source"] == "regex '(é|ω)*'"
+
+
+def test_composed_networks_are_shown_by_depth() -> None:
+    two, three = (statetrack.build(name).certificate.data for name in ("Z2", "Z5"))
+    shared: dict[str, Any] = {
+        "range": two["range"],
+        "digest": "0",
+        "automaton": {"alphabet": ["a"], "initial": [1, 0, 0]},
+    }
+    modules: list[dict[str, Any]] = [{"part": 0, "reads": []}, {"part": 1, "reads": []}, {"part": 1, "reads": [0]}]
+    stack = shared | {"kind": "stack", "parts": [two, three], "modules": modules, "claims": {"joint": 7}}
+    said = network_facts(stack)
+    assert (said["layers"], said["dims"], said["states"]) == (2, [[1, 2], [2]], 3)
+    assert said["proof"].startswith("stack of 3 networks with certificates, 7 joint states")
+    assert (len(said["margins"]), said["field"]) == (2, "Q, " + network_facts(three)["field"])
+    head = two["layers"][0]["heads"][0]
+    claims = {"products": 3, "entries": 9, "margin": "1/2"}
+    blocks: dict[str, Any] = {
+        "kind": "blocks",
+        "clock": two,
+        "length": 2,
+        "buffer": head,
+        "accumulator": head,
+        "claims": claims,
+    }
+    said = network_facts(shared | blocks)
+    assert (said["layers"], said["dims"], said["margins"]) == (3, [[1], [1, 1, 1, 1], [1]], "1/2")
+    assert network_facts(shared | {"kind": "linear", "head": head, "claims": {}})["margins"] is None
 
 
 def test_the_program_starts_as_a_module_and_as_a_script() -> None:

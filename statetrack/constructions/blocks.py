@@ -1,127 +1,88 @@
-"""Clock, buffer, accumulator: layers that track any permutation automaton with β <= 2, and any automaton with more.
+"""Clock, buffer, accumulator: three layers that track any automaton a block of tokens at a time.
 
 Time is cut into blocks of P tokens. A clock counts time modulo 2P: one layer of rotations, or two layers of reflections
 where a factor has no negative gates. The next layer keeps the last 2P tokens in 2P slots. The last layer applies,
-during a block, the P factors of the *previous* block's map, one a token, and its query completes what the block so far
-still lacks: the factors to come, then the letters of the current block.
+during a block, the P steps of the *previous* block's map, one a token, and its query completes what the block so far
+still lacks: the steps to come, then the letters of the current block.
 
-Main definitions: `clocked_blocks`, `factor_map`, `block_maps`.
+Main definitions: `Style`, `STYLES`, `clocked_blocks`, `weighted_blocks`.
 
-Main results: claims OURS-clock-buffer-accumulator and its parts. A map of n points is a product of at most
-max(2, n - 1) factors (I - c w wᵀ) Diag(α) with gates in {-1, 0, 1}; a permutation of points minus cycles with β = 2.
+Main results: claim OURS-clock-buffer-accumulator (the block lemma, docs/certificate.md). Look-ups are folds of products
+and never tables over all words of a block: S5 with its 120 letters takes about 31,000 entries.
 
 References: CKDA Thm. 5 (the period is twice the block length, as one block is written while the other is read).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
-from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
+import numpy as np
+
+from statetrack.errors import CertificateFailed
+from statetrack.theory.arrays import Matrix, Vector, dot, identity, matmul, matrix, vector
+from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Field
 from statetrack.theory.number_fields import RealCyclotomic, rationals
 from statetrack.theory.rotations import angle_field, planar_key, planar_reflection, planar_rotation
+from statetrack.theory.weighted import Wfa
 
+from .assembly import Blocks, Map, Part
+from .factorise import factor_map, factor_map_to_bank, factor_partial, factor_to_bank, map_matrix, swaps
 from .margins import centred_ramp, dihedral_query
-from .program import Factor, Head, Layer, LayerInput, Lookup, Numbering, Program, Readout, Step, rank_one, step_map
+from .program import Factor, Head, Layer, Lookup, Program, Readout, Step
 from .source import Source
-from .trackers import point_columns, point_maps, swaps
+from .trackers import base_points, point_maps
 
-Map = tuple[int, ...]
-_LONGEST_BLOCK = 12
-_MOST_MAPS = 5_000
+Letter = TypeVar("Letter", Map, Matrix)
+_LONGEST_BLOCK = 24
+_MOST_PRODUCTS = 20_000
+_MOST_ROWS, _MOST_WEIGHTED_ROWS = 1_000_000, 60_000
 _MOST_POINTS = 64
-_MOST_JOINT = 5_000_000
 
 
-def map_matrix(field: Field, f: Map) -> Matrix:
-    """The 0/1 matrix with M e_j = e_f(j)."""
-    return matrix(field, ((int(f[j] == i) for j in range(len(f))) for i in range(len(f))))
+@dataclass(frozen=True)
+class Style:
+    """How an architecture does it: its clock ("rotation", "reflections" or "products"), whether gates may be zero, and
+    whether β may pass 2; `banks`: merging letters go from bank to bank (gates in {0, 1}), never in place."""
+
+    clock: str
+    gates: bool
+    wide: bool
+    banks: bool
 
 
-def factor_map(field: Field, f: Map) -> Step:
-    """Factors, first applied first, whose product is the matrix of the map f.
-
-    Each set of points with one image is merged into a representative x: w = e_x - (1/2) 1_J, c = 2, gate -1 at x adds
-    the others J to x and leaves garbage on J, which zero gates of the next factor erase. Then representatives are
-    permuted to their images by swaps. β = 2 + |J|/2 for a merge, 2 for a swap. Source: CKDA Thm. 5 (β > 2).
-    """
-    n = len(f)
-    cyclic = set(f)
-    while (image := {f[i] for i in cyclic}) != cyclic:
-        cyclic = image
-    chosen = {f[i]: i for i in reversed(range(n))} | {f[i]: i for i in cyclic}
-    merges = [(x, [i for i in range(n) if f[i] == y and i != x]) for y, x in sorted(chosen.items())]
-    factors: list[Factor] = []
-    dirty: list[int] = []
-    for x, others in merges:
-        if others:
-            w = vector(field, (field(int(i == x)) - (field.one / 2 if i in others else 0) for i in range(n)))
-            gates = vector(field, (-1 if i == x else int(i not in dirty) for i in range(n)))
-            factors.append(Factor(w, field(2), gates))
-            dirty = others
-    rest = swaps(field, _closed({x: y for y, x in chosen.items()}, n))
-    clean = vector(field, (int(i not in dirty) for i in range(n)))
-    if dirty and rest:
-        rest[0] = Factor(rest[0].w, rest[0].c, clean)
-    elif dirty:
-        rest = [Factor(vector(field, [0] * n), field.zero, clean)]
-    return (*factors, *rest)
+STYLES: dict[str, Style] = {
+    "ckda": Style("rotation", True, False, False),
+    "ckda-wide": Style("rotation", True, True, False),
+    "deltanet": Style("reflections", False, False, True),
+    "gdn": Style("reflections", False, False, True),
+    "kda": Style("reflections", True, False, True),
+    "deltanet-wide": Style("reflections", False, True, True),
+    "gdn-wide": Style("reflections", False, True, True),
+    "kda-wide": Style("reflections", True, True, True),
+    "deltaproduct": Style("products", False, False, True),
+}
 
 
-def _closed(partial: dict[int, int], n: int) -> Map:
-    """The permutation that extends a partial injection by closing each of its paths to a cycle."""
-    complete = dict(partial)
-    for start in range(n):
-        if start not in partial.values():
-            end = start
-            while end in partial:
-                end = partial[end]
-            complete[end] = start
-    return tuple(complete[i] for i in range(n))
+def clock(style: Style, length: int) -> tuple[Program, Dfa]:
+    """An open program that counts time modulo 2·length over one symbol, and the automaton that does."""
+    period = 2 * length
+    field = angle_field(period)
+    heads = _reflection_clock(field, length) if style.clock == "reflections" else (_turning(style, field, period),)
+    names = tuple(str(t) for t in range(period))
+    dfa = Dfa(("t",), names, 0, np.array([[(t + 1) % period] for t in range(period)], dtype=np.int32), names)
+    return Program(field, dfa.alphabet, tuple(Layer((head,)) for head in heads), names, names[0]), dfa
 
 
-def block_maps(letters: Sequence[Map], field: Field) -> list[list[Map]] | None:
-    """The maps of all words of length 1, 2, ..., P for the least P such that those of length P take at most P factors.
-
-    None if that is past the budgets (blocks of 12 letters, 5,000 maps).
-    """
-    levels = [list(dict.fromkeys(letters))]
-    while len(levels) <= _LONGEST_BLOCK and len(levels[-1]) <= _MOST_MAPS:
-        if all(len(factor_map(field, f)) <= len(levels) for f in levels[-1]):
-            return levels
-        levels.append(list(dict.fromkeys(tuple(g[i] for i in f) for f in levels[-1] for g in levels[0])))
-    return None
-
-
-def clocked_blocks(source: Source, *, merging: bool = False, gates: bool = True) -> Program | None:
-    """The clock, buffer and accumulator program over the field of the clock: three layers, four without `gates`.
-
-    None if one layer does, if letters merge states and `merging` is not asked for, or if blocks or the number of joint
-    states that a proof by closure would visit are past the budgets.
-    """
-    letters = point_maps(source)
-    if not letters or len(letters[0]) > _MOST_POINTS or not (merging or source.dfa.is_permutation()):
-        return None
-    levels = block_maps(letters, rationals())
-    if levels is None or len(levels) == 1:
-        return None
-    length, base = len(levels), len(levels[0]) + 1
-    if base ** (2 * length) * len(source.dfa.states) > _MOST_JOINT * 2 ** (2 * length):
-        return None
-    field = angle_field(2 * length)
-    codes = [levels[0].index(f) + 1 for f in letters]
-    buffer, contents = _buffer(field, 2 * length, codes)
-    accumulator = _accumulator(source, field, levels, contents)
-    clock = (_rotation_clock(field, 2 * length),) if gates else _reflection_clock(field, length)
-    layers = tuple(Layer((head,)) for head in (*clock, buffer, accumulator))
-    dfa = source.dfa
-    return Program(field, dfa.alphabet, layers, dfa.outputs, dfa.outputs[dfa.start])
-
-
-def _rotation_clock(field: RealCyclotomic, period: int) -> Head:
-    """Rotation by 2π/period at every token; the code is the time modulo the period."""
-    turn: Step = (Factor(planar_key(field, 1, period), field(2), vector(field, (1, -1))),)
+def _turning(style: Style, field: RealCyclotomic, period: int) -> Head:
+    """Rotation by 2π/period at every token, by one factor with a negative gate or by two reflections."""
+    mirror = Factor(planar_key(field, 1, period), field(2))
+    turn: Step = (Factor(planar_key(field, 0, period), field(2)), mirror)
+    if style.clock == "rotation":
+        turn = (replace(mirror, alpha=vector(field, (1, -1))),)
     codebook = {planar_rotation(field, t, period)[0]: t % period for t in range(1, period + 1)}
     return Head(identity(field, 2), (turn,), (vector(field, (1, 0)),), Lookup(lambda key: (0, 0)), codebook)
 
@@ -141,61 +102,274 @@ def _reflection_clock(field: RealCyclotomic, m: int) -> tuple[Head, Head]:
     return signs, Head(identity(field, 2), mirrors, (query,), Lookup(lambda key: (key[1], 0)), codebook)
 
 
-def _buffer(field: Field, slots: int, codes: Sequence[int]) -> tuple[Head, Numbering]:
-    """A ring of slots: at time t slot (t - 1) mod slots takes the token's code; read as digits of one number."""
-    base = max(codes) + 1
-    one = identity(field, slots)
-    order = [(s, code) for s in range(slots) for code in sorted(set(codes))]
-    steps = tuple((Factor(one[s], field.one, None, rank_one(one[s], [code])),) for s, code in order)
+@dataclass(frozen=True, eq=False)
+class _Way(Generic[Letter]):
+    """One way to do the blocks: the letter of each token, how letters multiply, as matrices, and as factors.
 
-    def choose(key: LayerInput) -> tuple[int, int]:
-        token, phase = key[0], key[-1]
-        return order.index(((phase - 1) % slots, codes[token])), 0
+    `factors(product, half)` leads into bank 1 - half if there are two `banks`. `points`, `row`, `start` as in `Blocks`.
+    """
 
-    contents = Numbering()
-    query = vector(field, (base**s for s in range(slots)))
-    return Head((vector(field, [0] * slots),), steps, (query,), Lookup(choose), contents), contents
-
-
-def _accumulator(source: Source, field: Field, levels: list[list[Map]], contents: Numbering) -> Head:
-    """The third layer: at position r of a block, factor r of the previous block's map, and the completing query."""
-    length, letters = len(levels), levels[0]
-    n, base = len(letters[0]), len(letters) + 1
-    still, ramp = tuple(range(n)), centred_ramp(field, n)
-    blocks = {f: _padded(factor_map(field, f), length) for f in [still, *levels[-1]]}
-    steps = {step: i for i, step in enumerate(dict.fromkeys(step for block in blocks.values() for step in block))}
-    rows: dict[tuple[Map, Map, int], Vector] = {}
-    for done, block in blocks.items():
-        tail = identity(field, n)
-        for r in range(length, 0, -1):
-            for now in levels[r - 1]:
-                rows[done, now, r] = matmul((ramp,), matmul(map_matrix(field, now), tail))[0]
-            tail = matmul(tail, step_map(field, block[r - 1], n, 1).matrix)
-    queries = {row: i for i, row in enumerate(dict.fromkeys(rows.values()))}
-
-    def choose(key: LayerInput) -> tuple[int, int]:
-        phase, code = key[-2:]
-        number = contents.readout(code)[0].as_fraction()
-        assert number is not None
-        slots = [int(number) // base**s % base for s in range(2 * length)]
-        half, place = divmod((phase - 1) % (2 * length), length)
-        current = slots[half * length : half * length + place + 1]
-        previous = slots[(1 - half) * length : (2 - half) * length]
-        done = _composed(letters, previous, n) if all(previous) else still
-        row = rows[done, _composed(letters, current, n), place + 1]
-        return steps[blocks[done][place]], queries[row]
-
-    return Head(point_columns(source, field, n), tuple(steps), tuple(queries), Lookup(choose))
+    tokens: tuple[Letter, ...]
+    one: Letter
+    after: Callable[[Letter, Letter], Letter]
+    matrix: Callable[[Letter], Matrix]
+    factors: Callable[[Letter, int], list[Factor]]
+    banks: int
+    points: tuple[Map, ...] | None
+    row: Vector
+    start: Matrix
 
 
-def _padded(factors: Step, length: int) -> tuple[Step, ...]:
-    """One factor a token; identities at the end."""
-    return tuple((factor,) for factor in factors) + ((),) * (length - len(factors))
+Prove = Callable[[Program, Dfa], Part]
 
 
-def _composed(letters: Sequence[Map], word: Sequence[int], n: int) -> Map:
-    """The map of a word of codes, first letter first."""
-    f = tuple(range(n))
-    for code in word:
-        f = tuple(letters[code - 1][i] for i in f)
-    return f
+def clocked_blocks(source: Source, style: Style, prove: Prove, *, per_token: int = 1) -> Blocks | None:
+    """The layers for an automaton; None if its letters merge states and the style cannot, or past the budgets.
+
+    `prove` certifies the clock; `per_token` factors are made a token. Of the ways that work the one with the least
+    block length is taken, in place if they are equal.
+    """
+    if not source.dfa.alphabet or not 1 < len(point_maps(source)[0]) <= _MOST_POINTS:
+        return None
+    built = [_Builder(way, per_token).build(style, prove) for way in _ways(source, style)]
+    return min((b for b in built if b is not None), key=lambda b: b.length, default=None)
+
+
+def partial_layer(source: Source, style: Style) -> Program | None:
+    """One layer for letters that are injective off one absorbing state: that state is the zero vector.
+
+    Zeros are gates of the first swap, or projections; how many factors that takes is for the limits to judge.
+    """
+    sink = _sink(point_maps(source)) if source.dfa.alphabet and not source.dfa.is_permutation() else None
+    if sink is None or not 1 < len(source.dfa.states) <= _MOST_POINTS + 1:
+        return None
+    way = _without_sink(source, style, sink)
+    steps = tuple(tuple(way.factors(f, 0)) for f in way.tokens)
+    choose = Lookup({(token,): (token, 0) for token in range(len(steps))})
+    dfa = source.dfa
+    layer = Layer((Head(way.start, steps, (way.row,), choose),))
+    return Program(rationals(), dfa.alphabet, (layer,), dfa.outputs, dfa.outputs[dfa.start])
+
+
+def weighted_blocks(wfa: Wfa, style: Style, prove: Prove, *, per_token: int = 1) -> Blocks | None:
+    """The layers for a weighted automaton, from bank to bank with exact ranks; None past the budgets. Needs β > 2."""
+    field, n = rationals(), wfa.size
+    if not (style.wide and wfa.alphabet and 0 < n <= _MOST_POINTS):
+        return None
+    way = _Way[Matrix](
+        tuple(matrix(field, (map(field, row) for row in m)) for m in wfa.matrices),
+        identity(field, n),
+        matmul,
+        lambda m: m,
+        lambda m, half: factor_to_bank(m, 1 - half, gates=style.gates),
+        2,
+        None,
+        vector(field, map(field, wfa.final)),
+        (vector(field, map(field, wfa.initial)),),
+    )
+    return _Builder(way, per_token).build(style, prove)
+
+
+def _ways(source: Source, style: Style) -> list[_Way[Map]]:
+    """In place for bijections; without the sink for partial injections; in place or from bank to bank for the rest."""
+    field, maps = rationals(), tuple(point_maps(source))
+    n, total = len(maps[0]), _points(source)
+    ramp, wide = centred_ramp(field, n), _WayOnPoints(field)
+    if source.dfa.is_permutation():
+        return [wide(maps, lambda f, half: swaps(field, f), 1, total, ramp, source)]
+    sink = _sink(maps)
+    found = [] if sink is None else [_without_sink(source, style, sink)]
+    if style.wide and not style.banks:
+        found.append(wide(maps, lambda f, half: factor_map(field, f), 1, total, ramp, source))
+    if style.wide:
+        banked = lambda f, half: factor_map_to_bank(field, f, 1 - half, gates=style.gates)  # noqa: E731
+        found.append(wide(maps, banked, 2, total, ramp, source))
+    return found
+
+
+def _without_sink(source: Source, style: Style, sink: int) -> _Way[Map]:
+    """Partial injections of the states other than the sink, which is the zero vector."""
+    field, maps = rationals(), point_maps(source)
+    kept = [q for q in range(len(maps[0])) if q != sink]
+    number = {q: i for i, q in enumerate(kept)} | {sink: -1}
+    partial = tuple(tuple(number[f[q]] for q in kept) for f in maps)
+    signs = vector(field, ((i // 2 + 1) * (-1) ** i for i in range(len(kept))))
+    points = tuple((number[q],) for q in range(len(kept) + 1))
+    return _WayOnPoints(field)(
+        partial, lambda f, half: factor_partial(field, f, gates=style.gates), 1, points, signs, source
+    )
+
+
+@dataclass(frozen=True)
+class _WayOnPoints:
+    """Makes ways whose letters are maps of points (-1: dropped)."""
+
+    field: Field
+
+    def __call__(
+        self,
+        maps: tuple[Map, ...],
+        factors: Callable[[Map, int], list[Factor]],
+        banks: int,
+        points: tuple[Map, ...],
+        row: Vector,
+        source: Source,
+    ) -> _Way[Map]:
+        n, field = len(row), self.field
+        one = identity(field, n)
+        start = tuple(vector(field, [0] * n) if p < 0 else one[p] for p in points[source.dfa.start])
+        return _Way(
+            maps,
+            tuple(range(n)),
+            lambda g, f: tuple(-1 if i < 0 else g[i] for i in f),
+            lambda f: map_matrix(field, f),
+            factors,
+            banks,
+            points,
+            row,
+            start,
+        )
+
+
+def _points(source: Source) -> tuple[Map, ...]:
+    """The points each automaton state stands for: itself, or the images of a group's base points."""
+    if source.on_states or source.group is None:
+        return tuple((q,) for q in range(len(source.dfa.states)))
+    number = {label: g for g, label in enumerate(source.group.labels)}
+    base = base_points(source.group)
+    permutations = (source.group.permutation(number[name]) for name in source.dfa.states)
+    return tuple(tuple(f[b] for b in base) for f in permutations)
+
+
+def _sink(maps: Sequence[Map]) -> int | None:
+    """A point that all letters keep and off which all are injective."""
+    for z in range(len(maps[0])):
+        kept = [[y for x, y in enumerate(f) if x != z and y != z] for f in maps]
+        if all(f[z] == z for f in maps) and all(len(set(images)) == len(images) for images in kept):
+            return z
+    return None
+
+
+class _Builder(Generic[Letter]):
+    """Products by number (0 is the empty one), steps and queries by number, for one way."""
+
+    def __init__(self, way: _Way[Letter], per_token: int) -> None:
+        self.way, self.per_token = way, per_token
+        self.codes: dict[Letter, int] = {way.one: 0} if way.banks == 1 else {}
+        self.tokens = tuple(self.codes.setdefault(f, len(self.codes) + way.banks - 1) for f in way.tokens)
+        self.letters = [f for f in self.codes if way.banks == 2 or f != way.one]
+        # From bank to bank the identity is work, and so is not the product of no letter.
+        self.numbers: dict[Letter, int] = {way.one: 0} if way.banks == 1 else {}
+        self.products: list[Letter] = [way.one]
+        self.fold: dict[tuple[int, ...], int] = {}
+        self.steps: dict[Step, int] = {}
+        self.queries: dict[Vector, int] = {}
+        self.rests: dict[Matrix, int] = {}
+
+    def build(self, style: Style, prove: Prove) -> Blocks | None:
+        """Everything, or None past the budgets."""
+        levels = self._levels()
+        if levels is None or (self.way.banks == 1 and len(levels) == 2):
+            return None
+        length = len(levels) - 1
+        banks = self.way.banks
+        n = len(self.way.row)
+        one = identity(self.way.row[0].field, n * banks)
+        select = (one[n * (banks - 1) :], one[:n])
+        blocks = {(half, x): self._block(x, half, length, select) for half in (0, 1) for x in levels[-1]}
+        blocks.setdefault((0, 0), (self._numbered([()] * length), (self._rest(select[0]),) * length))
+        pairs = {(v, rest) for _, rests in blocks.values() for r, rest in enumerate(rests, 1) for v in levels[r]}
+        if len(pairs) > (_MOST_ROWS if self.way.points is not None else _MOST_WEIGHTED_ROWS):
+            return None
+        matrices = list(self.rests)
+        rows = {(v, rest): self._query(v, matrices[rest]) for v, rest in sorted(pairs)}
+        idle = (self.way.row[0].field.zero,) * n
+        h0 = tuple((*idle, *column) if banks == 2 else column for column in self.way.start)
+        return Blocks(
+            prove(*clock(style, length)),
+            length,
+            tuple(self.way.matrix(f) for f in self.letters),
+            self.tokens,
+            self.fold,
+            h0,
+            tuple(self.steps),
+            tuple(self.queries),
+            select,
+            blocks,
+            rows,
+            self.way.row,
+            self.way.points,
+        )
+
+    def _levels(self) -> list[list[int]] | None:
+        """Products of 0, 1, ..., P letters for the least P such that those of P letters take at most P steps."""
+        levels = [[0]]
+        letters = {c: f for f, c in self.codes.items()}
+        used = sorted(set(self.tokens))
+        while True:
+            if len(levels) > 1 and self._short(levels[-1], len(levels) - 1):
+                return levels
+            if len(levels) > _LONGEST_BLOCK or len(levels[-1]) * len(used) > _MOST_PRODUCTS:
+                return None
+            for x in levels[-1]:
+                for c in used:
+                    if c and (x, c) not in self.fold:
+                        self.fold[x, c] = self._number(self.way.after(letters[c], self.products[x]))
+            levels.append(list(dict.fromkeys(self.fold[x, c] if c else x for x in levels[-1] for c in used)))
+
+    def _number(self, product: Letter) -> int:
+        if product not in self.numbers:
+            self.numbers[product] = len(self.products)
+            self.products.append(product)
+        return self.numbers[product]
+
+    def _short(self, level: Sequence[int], length: int) -> bool:
+        return all(len(self.way.factors(self.products[x], 0)) <= length * self.per_token for x in level)
+
+    def _block(self, x: int, half: int, length: int, select: tuple[Matrix, Matrix]) -> tuple[Map, Map]:
+        """Step numbers of a block's map and the numbers of what remains after each of them."""
+        factors, k = self.way.factors(self.products[x], half), self.per_token
+        steps: list[Step] = [tuple(factors[i * k : (i + 1) * k]) for i in range(length)]
+        rest, rests = select[half], list[int]()
+        for step in reversed(steps):
+            rests.append(self._rest(rest))
+            for factor in reversed(step):
+                rest = tuple(times(row, factor) for row in rest)
+        wanted = matmul(self.way.matrix(self.products[x]), select[1 - half])
+        if rest != wanted:
+            raise CertificateFailed("product of the factors of a block", str(rest)[:60], str(wanted)[:60])
+        return self._numbered(steps), tuple(reversed(rests))
+
+    def _numbered(self, steps: Sequence[Step]) -> Map:
+        return tuple(self.steps.setdefault(step, len(self.steps)) for step in steps)
+
+    def _rest(self, rest: Matrix) -> int:
+        return self.rests.setdefault(rest, len(self.rests))
+
+    def _query(self, v: int, rest: Matrix) -> int:
+        row = self._row(v)
+        query = _row_times(row, rest)
+        return self.queries.setdefault(query, len(self.queries))
+
+    def _row(self, v: int) -> Vector:
+        return _row_times(self.way.row, self.way.matrix(self.products[v]))
+
+
+def times(row: Vector, factor: Factor) -> Vector:
+    """row (I - c w wᵀ) Diag(α)."""
+    used = [i for i, x in enumerate(factor.w) if not x.is_zero()]
+    moved = list(row)
+    if used and not factor.c.is_zero():
+        along = factor.c * dot(tuple(factor.w[i] for i in used), tuple(row[i] for i in used))
+        for i in used:
+            moved[i] = moved[i] - along * factor.w[i]
+    return tuple(moved) if factor.alpha is None else tuple(x * a for x, a in zip(moved, factor.alpha, strict=True))
+
+
+def _row_times(row: Vector, m: Matrix) -> Vector:
+    """row M, by the rows of M that count."""
+    total = [row[0].field.zero] * len(m[0])
+    for x, line in zip(row, m, strict=True):
+        if not x.is_zero():
+            total = [t if y.is_zero() else t + x * y for t, y in zip(total, line, strict=True)]
+    return tuple(total)

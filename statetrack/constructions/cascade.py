@@ -4,7 +4,7 @@ A cascade is a list of components; component i has states 0..m_i - 1, and at eac
 bijection or a constant and depends on the token and on the *earlier* states of components above it. A map W gives the
 automaton's state from the components' states.
 
-Main definitions: `Component`, `Cascade`, `hole_cascade`, `reduce`.
+Main definitions: `Component`, `Cascade`, `Walk`, `hole_cascade`, `walk`, `verify_cascade`, `only_resets`, `completed`.
 
 Main results: claim OURS-hole-cascade. Component 1 remembers a state that the automaton is certainly not in (a hole):
 a bijective letter moves the hole, any other letter resets it to a point outside its image; the next component does the
@@ -17,15 +17,24 @@ covering construction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import itemgetter
+from typing import cast
 
-from statetrack.errors import BudgetExceeded
-from statetrack.theory.automata import Dfa
+import numpy as np
+from numpy.typing import NDArray
+
+from statetrack.errors import BudgetExceeded, CertificateFailed
+from statetrack.theory.automata import Dfa, transition_maps
 
 Map = tuple[int, ...]
 States = tuple[int, ...]
+Numbers = NDArray[np.intp]
+
+# Cerny's automaton of 8 states has 8! = 40,320 component states in reach; this many take about 100 MB.
+MAX_STATES = 100_000
 
 
 @dataclass(frozen=True)
@@ -39,174 +48,243 @@ class Component:
 
 @dataclass(frozen=True)
 class Cascade:
-    """Components, their start states, and the automaton's state as a function of theirs (`None`: not reachable)."""
+    """Components, their start states, and the automaton's state as a function of theirs (`None`: not reachable).
+
+    `whole`, if given, makes the step of all components at once, faster; it must agree with them on reachable states.
+    """
 
     dfa: Dfa
     components: tuple[Component, ...]
     start: States
     state: Callable[[States], int]
+    whole: Callable[[States, int], States] | None = None
 
     def step(self, x: States, token: int) -> States:
         """All components' states after a token; actions are read off the states before it."""
         return tuple(c.action(token, tuple(x[i] for i in c.reads))[x[j]] for j, c in enumerate(self.components))
 
-    def reachable(self, most: int = 10_000) -> list[States]:
+    def reachable(self, most: int = MAX_STATES) -> list[States]:
         """All component states that words lead to; BudgetExceeded past `most`."""
-        found, seen = [self.start], {self.start}
-        for x in found:
-            for token in range(len(self.dfa.alphabet)):
-                after = self.step(x, token)
-                if after not in seen:
-                    if len(found) >= most:
-                        raise BudgetExceeded("cascade states", most, "--max-states")
-                    seen.add(after)
-                    found.append(after)
-        return found
+        rows: list[list[int]] = walk(self, most).states.tolist()
+        return [tuple(row) for row in rows]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Each component's layer, from 1: one below the lowest layer that it reads."""
+        found: list[int] = []
+        for component in self.components:
+            found.append(1 + max((found[i] for i in component.reads), default=0))
+        return tuple(found)
+
+    @property
+    def levels(self) -> int:
+        """How many layers there are."""
+        return max(self.layers, default=0)
+
+    @property
+    def total_size(self) -> int:
+        """The sum of the components' sizes."""
+        return sum(component.size for component in self.components)
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """What a cascade does from its start: the states in reach (row 0: the start), their successors, W of each.
+
+    `states` has shape [count, components], `after` [count, tokens] holds rows of `states`, `answers` has shape [count].
+    """
+
+    states: Numbers
+    after: Numbers
+    answers: Numbers
 
 
 def hole_cascade(dfa: Dfa) -> Cascade:
     """The cascade of holes of an automaton with n states: n - 1 components of sizes n, ..., 2.
 
+    It is lazy: maps are made when a step needs them, so hundreds of states are no obstacle.
+
     >>> from statetrack.theory.regex import parse_regex
     >>> [c.size for c in hole_cascade(parse_regex("(ab)*")).components]
     [3, 2]
     """
-    n = len(dfa.states)
-    maps = [tuple(int(q) for q in dfa.delta[:, token]) for token in range(len(dfa.alphabet))]
-
-    @cache
-    def remaining(token: int, holes: States) -> Map:
-        """The letter's map of the points that are left when the holes above are taken out and renumbered."""
-        if not holes:
-            return maps[token]
-        g, p = remaining(token, holes[:-1]), holes[-1]
-        after = _moved_hole(g, p)
-        return tuple(_without(after, g[_with(p, i)]) for i in range(len(g) - 1))
+    n, maps = len(dfa.states), transition_maps(dfa)
 
     def component(level: int) -> Component:
-        def action(token: int, holes: States) -> Map:
-            g = remaining(token, holes)
-            return g if len(set(g)) == len(g) else (_moved_hole(g, 0),) * len(g)
+        return Component(n - level, tuple(range(level)), lambda token, holes: hole_action(maps[token], holes))
 
-        return Component(n - level, tuple(range(level)), action)
+    def whole(holes: States, token: int) -> States:
+        return moved_holes(maps[token], holes)
 
-    def state(holes: States) -> int:
-        q = 0
-        for p in reversed(holes):
-            q = _with(p, q)
-        return q
-
-    start: list[int] = []
-    q = dfa.start
-    for _ in range(n - 1):
-        hole = 0 if q != 0 else 1
-        start.append(hole)
-        q = _without(hole, q)
-    return Cascade(dfa, tuple(component(level) for level in range(n - 1)), tuple(start), state)
+    components = tuple(component(level) for level in range(n - 1))
+    return Cascade(dfa, components, holes_beside(dfa.start, n), point_beside, whole)
 
 
-def _moved_hole(g: Map, p: int) -> int:
-    """Where the hole goes: with a bijection, else to the least point outside the image."""
+@lru_cache(maxsize=1 << 16)
+def _below(g: Map, p: int) -> tuple[int, Map]:
+    """Where a map moves the hole p, and the map of the other points, renumbered without the hole."""
     image = set(g)
-    return g[p] if len(image) == len(g) else next(i for i in range(len(g)) if i not in image)
+    after = g[p] if len(image) == len(g) else next(i for i in range(len(g)) if i not in image)
+    # If p and another point go to `after`, p does not; so what is left is in range.
+    return after, tuple([q - (q > after) for i, q in enumerate(g) if i != p])
 
 
-def _with(p: int, i: int) -> int:
-    """The i-th point of those other than p."""
-    return i + (i >= p)
+def hole_action(g: Map, holes: States) -> Map:
+    """What a map of the points does to the next hole, below the given ones."""
+    for p in holes:
+        g = _below(g, p)[1]
+    return g if len(set(g)) == len(g) else (_below(g, 0)[0],) * len(g)
 
 
-def _without(p: int, i: int) -> int:
-    """The number of the point i among those other than p."""
-    return i - (i > p)
+def moved_holes(g: Map, holes: States) -> States:
+    """All holes after a map of the points."""
+    moved: list[int] = []
+    for p in holes:
+        after, g = _below(g, p)
+        moved.append(after)
+    return tuple(moved)
 
 
-def reduce(cascade: Cascade, most: int = 10_000) -> Cascade:
-    """A smaller cascade with the same behaviour from the start.
+def point_beside(holes: States) -> int:
+    """The one point that no hole takes."""
+    q = 0
+    for p in reversed(holes):
+        q += q >= p
+    return q
 
-    Only components that W or another kept component needs stay; an action reads as few components as leave it a
-    bijection or a constant in every context; values that do not occur are dropped, and partial injections are completed
-    (to the identity if that fits, else to a constant, else to a bijection).
+
+def holes_beside(q: int, n: int) -> States:
+    """The first n - 1 holes that leave the point q of n points."""
+    holes: list[int] = []
+    for _ in range(n - 1):
+        holes.append(0 if q != 0 else 1)
+        q -= q > holes[-1]
+    return tuple(holes)
+
+
+def walk(cascade: Cascade, most: int = MAX_STATES) -> Walk:
+    """Everything in reach of the start.
+
+    Raises:
+        BudgetExceeded: more than `most` states in reach.
+        CertificateFailed: an action that is neither a bijection nor a constant (looked for if there is no `whole`).
     """
-    x = cascade.reachable(most)
-    steps = [[cascade.step(s, token) for token in range(len(cascade.dfa.alphabet))] for s in x]
-    answers = [cascade.state(s) for s in x]
-    needed = _functional_subset(range(len(cascade.components)), lambda keep: _is_function(x, keep, answers))
-    kept: dict[int, tuple[int, ...]] = {}
-    queue = sorted(needed, reverse=True)
-    while queue:
-        j = queue.pop(0)
-        if j not in kept:
-            kept[j] = _functional_subset(
-                cascade.components[j].reads, lambda keep, j=j: _contexts(x, steps, j, keep) is not None
-            )
-            queue = sorted({*queue, *kept[j]}, reverse=True)
-    order = sorted(kept)
-    values = {j: sorted({s[j] for s in x}) for j in order}
-    number = {j: {v: i for i, v in enumerate(values[j])} for j in order}
-    components = tuple(_tabulated(x, steps, j, kept[j], order, values, number) for j in order)
-    table = {tuple(number[j][s[j]] for j in order): answer for s, answer in zip(x, answers, strict=True)}
-    start = tuple(number[j][cascade.start[j]] for j in order)
-    return Cascade(cascade.dfa, components, start, lambda states: table.get(states, 0))
+    step, tokens = cascade.whole or _checked_step(cascade), range(len(cascade.dfa.alphabet))
+    found, number = [cascade.start], {cascade.start: 0}
+    after: list[int] = []
+    for x in found:
+        for token in tokens:
+            y = step(x, token)
+            row = number.setdefault(y, len(found))
+            if row == len(found):
+                if row >= most:
+                    raise BudgetExceeded("cascade states", most, "--max-states")
+                found.append(y)
+            after.append(row)
+    states = np.array(found, dtype=np.intp).reshape(len(found), len(cascade.components))
+    answers = np.array([cascade.state(x) for x in found], dtype=np.intp)
+    return Walk(states, np.array(after, dtype=np.intp).reshape(len(found), len(tokens)), answers)
 
 
-def _functional_subset(items: Sequence[int], works: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...]:
-    """Drop items one by one, the last first, while `works` stays true."""
-    keep = tuple(items)
-    for item in reversed(tuple(items)):
-        smaller = tuple(i for i in keep if i != item)
-        if works(smaller):
-            keep = smaller
-    return keep
+def verify_cascade(cascade: Cascade, most: int = MAX_STATES) -> Walk:
+    """Check W(start) = q0 and W(step(x, a)) = δ_a(W(x)) for all x in reach, by the components' own actions.
+
+    With finitely many states in reach this is a proof for words of every length. Returns what was walked through.
+
+    Raises:
+        CertificateFailed: an equation that does not hold, or an action that is no bijection and no constant.
+        BudgetExceeded: more than `most` states in reach.
+    """
+    found, dfa = walk(replace(cascade, whole=None), most), cascade.dfa
+    if found.answers[0] != dfa.start:
+        raise CertificateFailed("W(start) = q0", str(found.answers[0]), str(dfa.start))
+    got, expected = found.answers[found.after], dfa.delta[found.answers]
+    wrong = np.argwhere(got != expected)
+    if len(wrong):
+        row, token = (int(i) for i in wrong[0])
+        where = f"W(step(x, {dfa.alphabet[token]!r})) = δ(W(x)) at x = {tuple(found.states[row].tolist())}"
+        raise CertificateFailed(where, str(got[row, token]), str(expected[row, token]))
+    return found
 
 
-def _is_function(x: Sequence[States], keep: tuple[int, ...], answers: Sequence[int]) -> bool:
-    table: dict[States, int] = {}
-    return all(table.setdefault(tuple(s[i] for i in keep), a) == a for s, a in zip(x, answers, strict=True))
+def only_resets(cascade: Cascade, most: int = MAX_STATES) -> bool:
+    """True if in every context in reach each component stays or is reset to a constant.
+
+    >>> from statetrack.theory.regex import parse_regex
+    >>> only_resets(hole_cascade(parse_regex("(aa)*"))), only_resets(hole_cascade(parse_regex("a*")))
+    (False, True)
+    """
+    moves: list[Map] = []
+    walk(replace(cascade, whole=None, components=_watched(cascade.components, moves)), most)
+    return all(len(set(f)) == 1 or f == tuple(range(len(f))) for f in moves)
 
 
-def _contexts(
-    x: Sequence[States], steps: Sequence[Sequence[States]], j: int, keep: tuple[int, ...]
-) -> dict[tuple[int, States], dict[int, int]] | None:
-    """The partial map of component j in each context (token, states read); None if some is no bijection or constant."""
-    table: dict[tuple[int, States], dict[int, int]] = {}
-    for s, images in zip(x, steps, strict=True):
-        read = tuple(s[i] for i in keep)
-        for token, after in enumerate(images):
-            if table.setdefault((token, read), {}).setdefault(s[j], after[j]) != after[j]:
-                return None
-    for partial in table.values():
-        if 1 < len(set(partial.values())) < len(partial):
-            return None
-    return table
+def completed(partial: Map) -> Map:
+    """A partial map (-1: not given) that is injective or constant, made total.
 
+    To the identity if that fits, else to a constant, else to the bijection with most cycles, so that it takes fewest
+    swaps: each path is closed.
 
-def _tabulated(
-    x: Sequence[States],
-    steps: Sequence[Sequence[States]],
-    j: int,
-    keep: tuple[int, ...],
-    order: Sequence[int],
-    values: dict[int, list[int]],
-    number: dict[int, dict[int, int]],
-) -> Component:
-    """Component j over its occurring values, reading the kept components by their new numbers."""
-    contexts = _contexts(x, steps, j, keep)
-    assert contexts is not None
-    size = len(values[j])
-    table: dict[tuple[int, States], Map] = {}
-    for (token, read), partial in contexts.items():
-        renamed = {number[j][a]: number[j][b] for a, b in partial.items()}
-        table[token, tuple(number[i][v] for i, v in zip(keep, read, strict=True))] = _completed(renamed, size)
-    still = tuple(range(size))
-    return Component(size, tuple(order.index(i) for i in keep), lambda token, read: table.get((token, read), still))
-
-
-def _completed(partial: dict[int, int], size: int) -> Map:
-    if all(a == b for a, b in partial.items()):
-        return tuple(range(size))
-    images = set(partial.values())
+    >>> completed((1, 2, -1, -1)), completed((-1, 1)), completed((-1, 0))
+    ((1, 2, 0, 3), (0, 1), (0, 0))
+    """
+    if all(b in (a, -1) for a, b in enumerate(partial)):
+        return tuple(range(len(partial)))
+    images = {b for b in partial if b >= 0}
     if len(images) == 1:
-        return (images.pop(),) * size
-    free = iter([v for v in range(size) if v not in images])
-    return tuple(partial[a] if a in partial else next(free) for a in range(size))
+        return (images.pop(),) * len(partial)
+    total = list(partial)
+    for begin in range(len(partial)):
+        if begin not in images:
+            end = begin
+            while partial[end] >= 0:
+                end = partial[end]
+            total[end] = begin
+    return tuple(total)
+
+
+def _watched(components: tuple[Component, ...], moves: list[Map]) -> tuple[Component, ...]:
+    def watched(component: Component) -> Component:
+        def action(token: int, read: States) -> Map:
+            moves.append(component.action(token, read))
+            return moves[-1]
+
+        return replace(component, action=action)
+
+    return tuple(watched(component) for component in components)
+
+
+def _checked_step(cascade: Cascade) -> Callable[[States, int], States]:
+    """The components' step; each action is asked for once, and checked to be a bijection or a constant."""
+    parts = [(j, _reader(c.reads), c) for j, c in enumerate(cascade.components)]
+    known = [[(*part, dict[States, Map]()) for part in parts] for _ in cascade.dfa.alphabet]
+
+    def step(x: States, token: int) -> States:
+        y: list[int] = []
+        for j, reader, component, table in known[token]:
+            read = reader(x)
+            try:
+                f = table[read]
+            except KeyError:
+                f = table[read] = component.action(token, read)
+                _check_action(f, component.size, f"action of component {j} at token {token}, reading {read}")
+            y.append(f[x[j]])
+        return tuple(y)
+
+    return step
+
+
+def _check_action(f: Map, size: int, where: str) -> None:
+    values = set(f)
+    if len(f) != size or len(values) not in (1, size) or not values <= set(range(size)):
+        raise CertificateFailed(where, str(f), f"a bijection or a constant of {size} points")
+
+
+def _reader(reads: tuple[int, ...]) -> Callable[[States], States]:
+    if len(reads) == 1:
+        i = reads[0]
+        return lambda x: (x[i],)
+    if reads == tuple(range(len(reads))):
+        end = len(reads)
+        return lambda x: x[:end]
+    return cast("Callable[[States], States]", itemgetter(*reads))

@@ -54,8 +54,10 @@ class Certificate:
         return json.dumps(self.data, separators=(",", ":"))
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON file that the checker reads."""
-        Path(path).write_text(self.text() + "\n", encoding="utf-8")
+        """Write the JSON file that the checker reads; it appears whole or not at all."""
+        from .weights import write_whole
+
+        write_whole(Path(path), (self.text() + "\n").encode())
 
 
 def digest_of(data: Mapping[str, Any]) -> str:
@@ -146,17 +148,22 @@ def _object(
         "field": program.field.to_json(),
         "range": goal.to_json(),
         "layers": [_layer(layer, result.heads[i] if result else None) for i, layer in enumerate(program.layers)],
-        "automaton": {
-            "alphabet": list(dfa.alphabet),
-            "states": list(dfa.states),
-            "outputs": list(dfa.outputs),
-            "start": dfa.start,
-            "delta": dfa.delta.tolist(),
-        },
+        "automaton": automaton_json(dfa),
         "claims": claims,
     }
     data["digest"] = digest_of(data)
     return data
+
+
+def automaton_json(dfa: Dfa) -> dict[str, Any]:
+    """An automaton as the certificate writes it."""
+    return {
+        "alphabet": list(dfa.alphabet),
+        "states": list(dfa.states),
+        "outputs": list(dfa.outputs),
+        "start": dfa.start,
+        "delta": dfa.delta.tolist(),
+    }
 
 
 def _layer(layer: Layer, searches: tuple[HeadSearch, ...] | None) -> dict[str, Any]:
@@ -172,17 +179,19 @@ def _layer(layer: Layer, searches: tuple[HeadSearch, ...] | None) -> dict[str, A
         heads.append(
             {
                 "h0": [[x.to_json() for x in column] for column in head.h0],
-                "steps": [[_factor(factor) for factor in step] for step in head.steps],
+                "steps": [[factor_json(factor) for factor in step] for step in head.steps],
                 "derived": [[a, b, c] for a, (b, c) in products.items()],
                 "queries": [[x.to_json() for x in query] for query in head.queries],
                 "labels": None if plain else labels,
             }
+            | ({} if head.unit is None else {"unit": str(head.unit)})
         )
     emit = None if layer.emit is None else [[list(codes), symbol] for codes, symbol in sorted(layer.emit.seen.items())]
     return {"heads": heads, "inputs": [[list(key), rows[key]] for key in sorted(rows)], "emit": emit}
 
 
-def _factor(factor: Factor | Dense) -> dict[str, Any]:
+def factor_json(factor: Factor | Dense) -> dict[str, Any]:
+    """A factor as the certificate writes it."""
     data: dict[str, Any] = {}
     if isinstance(factor, Dense):
         data["dense"] = [[x.to_json() for x in row] for row in factor.rows]

@@ -33,7 +33,7 @@ class HeadSearch:
     def __init__(self, program: Program, head: Head, products: Mapping[int, tuple[int, int]], max_states: int) -> None:
         self.head = head
         self.products = dict(products)
-        self.orbit: Orbit = head_orbit(program.field, head, max_states=max_states, products=products)
+        self.orbit: Orbit = head_orbit(head, max_states=max_states, products=products)
         self.labels: list[int] | None = [] if head.codebook is not None else None
         self._index: dict[bytes, int] = {}
         self._memo: dict[int, Ids] = {}
@@ -316,6 +316,7 @@ def closed_program(program: Program, result: Closure) -> Program:
                     tuple(search.head.queries[q] for q in queries),
                     choose,
                     dict(zip(exact, labels, strict=True)),
+                    search.head.unit,
                 )
             )
             search.products = {

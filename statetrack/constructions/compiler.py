@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from statetrack.errors import CertificateFailed
 from statetrack.theory.automata import Dfa, Output
 from statetrack.theory.groups import Group
+from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, certify, digest_of
 from .margins import Margin
-from .planner import Plan, plan
+from .planner import Limits, Plan, plan
 from .program import Program
-from .source import Options, Source, resolve
+from .source import Options, Source, WeightedSource, resolve
 from .targets import Target, target
+from .weighted_plan import plan_weighted
 
 
 @dataclass(frozen=True)
 class Compiled:
     """A program that is proved to track its automaton on words of every length."""
 
-    source: Source
+    source: Source | WeightedSource
     target: Target
     plan: Plan
     program: Program
@@ -45,8 +48,8 @@ class Compiled:
 
     @property
     def layers(self) -> int:
-        """Number of layers."""
-        return len(self.program.layers)
+        """Number of layers; networks that do not depend on each other stand side by side."""
+        return self.program.depth
 
     @property
     def factors_per_token(self) -> int:
@@ -59,13 +62,21 @@ class Compiled:
         found = [m for row in self.certificate.margins for m in row if m is not None]
         return min(found, key=lambda m: m.unit, default=None)
 
-    def run(self, word: Iterable[str]) -> tuple[Output, ...]:
-        """The outputs after each symbol of the word, in exact arithmetic."""
-        return self.program.run(word)
+    @property
+    def automaton(self) -> Dfa | Wfa:
+        """What the program tracks or computes."""
+        return self.source.wfa if isinstance(self.source, WeightedSource) else self.source.dfa
+
+    def run(self, word: Iterable[str]) -> tuple[Output | Fraction, ...]:
+        """The outputs (or exact values) after each symbol of the word, in exact arithmetic."""
+        if isinstance(self.source, Source):
+            return self.program.run(word)
+        values = (x.as_fraction() for x in self.program.runner.values(word))
+        return tuple(x for x in values if x is not None)
 
 
 def compile_source(
-    source: str | Dfa | Group,
+    source: str | Dfa | Group | Wfa,
     goal: str = "ckda",
     *,
     options: Options | None = None,
@@ -78,7 +89,7 @@ def compile_source(
     """Explicit weights for a source on a target, with a certificate for words of every length.
 
     Args:
-        source: group name, permutations in cycle notation, regular expression, file path, `Dfa` or `Group`.
+        source: group name, permutations in cycle notation, regular expression, file path, `Dfa`, `Group` or `Wfa`.
         goal: a name of `statetrack.constructions.targets.TARGETS`.
         options: letters, missing edges, budgets.
         max_dim, max_factors: upper limits on the size K of a head and on the factors a token.
@@ -91,8 +102,13 @@ def compile_source(
     options = options or Options()
     chosen = target(goal)
     resolved = resolve(source, options)
-    limits = {"max_dim": max_dim, "max_factors": max_factors}
-    made = plan(resolved, chosen, **limits, construction=construction, linear=proof == "span")
+    if isinstance(resolved, WeightedSource):
+        name, theorem, program, certificate = plan_weighted(resolved, chosen)
+        return Compiled(resolved, chosen, Plan(name, theorem, program, certificate), program, certificate)
+    limits = Limits(max_dim, max_factors, options.max_states, options.max_monoid)
+    made = plan(resolved, chosen, limits=limits, construction=construction, linear=proof == "span")
+    if made.certificate is not None:
+        return Compiled(resolved, chosen, made, made.program, made.certificate)
     program, certificate = certify(
         made.program, resolved.dfa, chosen, proof=proof, max_joint=options.max_states, progress=progress
     )

@@ -1,9 +1,6 @@
 """Which construction for which source and target, or the theorem that there is none.
 
-Main definitions: `Plan`, `plan`, `refute`.
-
-Main results: refusals carry a theorem and a witness that can be checked: CKDA Lemma 16 with Prop. 13 (A5 and heads of
-size 3), Grazzi et al. Thm. 1 and Thm. 2 (diagonal transitions count only in powers of two).
+Main definitions: `Plan`, `plan`, `CONSTRUCTIONS`.
 
 References: CKDA Sec. 5; Grazzi et al. Sec. 4; docs/constructions.md.
 """
@@ -11,85 +8,201 @@ References: CKDA Sec. 5; Grazzi et al. Sec. 4; docs/constructions.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
-from statetrack.theory.groups import recognise, reflections_needed, words_in
-from statetrack.theory.monoids import classify
-from statetrack.theory.rotations import icosahedral_planes
+from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction
+from statetrack.theory.automata import Dfa
+from statetrack.theory.groups import Group, recognise, reflections_needed
 
 from . import trackers
-from .blocks import clocked_blocks
-from .cascade import hole_cascade, reduce
+from .assembly import Map, Part, Stack
+from .blocks import STYLES, clocked_blocks, partial_layer
+from .cascade import Cascade
+from .certificate import Certificate, certify
+from .composed import blocks_certificate, blocks_program, stack_certificate
+from .memories import memory_program
 from .program import Program
-from .realise import cascade_layers
-from .source import Source
+from .reduction import best_cascade
+from .refutations import refute
+from .registers import registers_program
+from .source import Source, from_automaton
+from .splitting import Chain, split_group, split_permutations, subgroup_chain
+from .stack import Builders, cascade_stack
 from .targets import Target
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What the user allows: size of a head, factors a token, and budgets."""
+
+    max_dim: int | None = None
+    max_factors: int | None = None
+    max_states: int = 1_000_000
+    max_monoid: int = 20_000
+
+
+@dataclass(frozen=True)
 class Plan:
-    """A chosen construction: its name, the theorem behind it, and the open program it made."""
+    """A chosen construction: its name, the theorem behind it, and its program.
+
+    The program is open, to be certified by closure or span, unless there is a `certificate` (blocks and stacks).
+    """
 
     construction: str
     theorem: str
     program: Program
+    certificate: Certificate | None = None
 
     @property
-    def cost(self) -> tuple[int, int, int, int]:
-        """Layers, factors a token, total K, total state numbers K·V: the smallest plan wins in this order."""
+    def cost(self) -> tuple[int, bool, int, int, int]:
+        """Layers, whether β passes 2, factors a token, total K, total state numbers K·V: the smallest plan wins."""
         heads = [head for layer in self.program.layers for head in layer.heads]
         sizes = sum(head.size for head in heads), sum(head.size * head.width for head in heads)
-        return len(self.program.layers), self.program.factors_per_token, *sizes
+        wide = float(self.program.beta_max) > 2
+        return self.program.depth, wide, self.program.factors_per_token, *sizes
+
+
+Made = Program | tuple[Program, Certificate] | None
 
 
 @dataclass(frozen=True)
 class _Recipe:
+    """Constructions with a larger `stage` are made only where none with a smaller one fits."""
+
     name: str
     theorem: str
-    make: Callable[[Source], Program | None]
+    make: Callable[[Source, Target, Limits], Made]
     targets: frozenset[str]
-    layers: int = 1
+    stage: int = 1
 
 
-def _cascaded(source: Source) -> Program | None:
-    """The reduced cascade of holes as a stack of Householder products; for automata whose letters merge states."""
+def _simple(make: Callable[[Source], Program | None]) -> Callable[[Source, Target, Limits], Made]:
+    return lambda source, goal, limits: make(source)
+
+
+def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
+    """Clock, buffer and accumulator; on products of factors only if fewer factors a token are asked for."""
+    per_token = 1 if goal.factors == 1 else _least(goal.factors, limits.max_factors)
+    if per_token is None or (goal.factors != 1 and per_token < 2):
+        return None
+
+    def prove(program: Program, dfa: Dfa) -> Part:
+        closed, certificate = certify(program, dfa, goal)
+        return Part(closed, certificate.data, dfa)
+
+    blocks = clocked_blocks(source, STYLES[goal.name], prove, per_token=per_token)
+    if blocks is None:
+        return None
+    return blocks_program(blocks, source.dfa), blocks_certificate(blocks, source.dfa, goal)
+
+
+def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
+    """The best permutation-reset cascade as a stack; for automata whose letters merge states."""
     if source.dfa.is_permutation():
         return None
-    try:
-        return cascade_layers(reduce(hole_cascade(source.dfa)))
-    except BudgetExceeded as error:
-        reason = f"its cascade of holes has more than {error.limit:,} states in reach"
-        raise NoConstruction(source.name, "deltaproduct", reason, "use --target unconstrained") from None
+    bare = goal.beta_max in (0, 1) and goal.low >= 0
+    found = best_cascade(source.dfa, resets_only=bare, max_states=min(limits.max_states, _MOST_CASCADE)).cascade
+    return _stacked(source, goal, limits, found)
 
 
-_MOST_MAPS = 20_000
-_DELTA = frozenset({"deltanet", "gdn", "kda", "ckda", "ckda-wide", "deltaproduct"})
+def _tower(source: Source, goal: Target, limits: Limits) -> Made:
+    """A 2-group along subgroups of index two, a sign a step: for diagonal targets."""
+    group = source.group
+    if group is None or group.order & (group.order - 1) or group.order < 2 or not source.letters:
+        return None
+    return _stacked(source, goal, limits, _along(source, None))
+
+
+def _two_steps(source: Source, goal: Target, limits: Limits) -> Made:
+    """A group by a normal subgroup and the cosets of it, if one layer does for each: two layers in place of three."""
+    group = source.group
+    if group is None or not 4 <= group.order <= _MOST_SPLIT or not source.letters:
+        return None
+    whole, *below, one = subgroup_chain(group.permutation(g) for g in range(group.order))
+    for middle in below:
+        made = _stacked(source, goal, limits, _along(source, (whole, middle, one)))
+        if made[0].depth <= 2:
+            return made
+    return None
+
+
+def _along(source: Source, chain: Chain | None) -> Cascade:
+    """The cascade of coset actions of the source's group."""
+    if source.on_states:
+        return split_permutations(source.dfa, chain)
+    assert source.group is not None
+    return split_group(source.group, source.letters, chain)
+
+
+def _stacked(source: Source, goal: Target, limits: Limits, cascade: Cascade) -> tuple[Program, Certificate]:
+    stack, joint = cascade_stack(cascade, _builders(goal, limits), limits.max_states)
+    return stack.program(source.dfa), stack_certificate(stack, source.dfa, goal, joint)
+
+
+def _builders(goal: Target, limits: Limits) -> Builders:
+    """How the parts of a stack are made for a target."""
+    made: dict[object, Part] = {}
+
+    def proved(program: Program, dfa: Dfa) -> Part:
+        closed, certificate = certify(program, dfa, goal, max_joint=limits.max_states)
+        return Part(closed, certificate.data, dfa)
+
+    def track(dfa: Dfa, group: Group | None, letters: tuple[int, ...]) -> Part:
+        source = from_automaton("component", dfa) if group is None else Source("component", dfa, group, letters, False)
+        if dfa not in made:
+            chosen = plan(source, goal, limits=limits, cascades=False)
+            made[dfa] = (
+                proved(chosen.program, source.dfa)
+                if chosen.certificate is None
+                else Part(chosen.program, chosen.certificate.data, source.dfa)
+            )
+        return made[dfa]
+
+    def remember(dfa: Dfa, orders: tuple[int, ...]) -> Part:
+        if (dfa, orders) not in made:
+            made[dfa, orders] = proved(memory_program(goal.name, dfa, orders), dfa)
+        return made[dfa, orders]
+
+    def registers(dfa: Dfa, actions: tuple[Map, ...], start: int) -> Part:
+        return proved(registers_program(dfa, actions, start), dfa)
+
+    def stacked(stack: Stack, dfa: Dfa, joint: int) -> Part:
+        return Part(stack.program(dfa), stack_certificate(stack, dfa, goal, joint).data, dfa)
+
+    many = goal.name == "deltaproduct" and limits.max_factors is None
+    return Builders(track, registers if many else None, remember, stacked)
+
+
+_MOST_CASCADE = 100_000
+_MOST_SPLIT = 1_000
+_DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
+_NARROW = frozenset({"deltanet[0,1]", "gdn[0,1]", "kda[0,1]"})
 _SIGNED = frozenset({"ckda", "ckda-wide"})
-_UNSIGNED = frozenset({"deltanet", "gdn", "kda"})
+_UNSIGNED = frozenset({"deltanet", "gdn", "kda", "deltanet-wide", "gdn-wide", "kda-wide"})
+_DELTA = _SIGNED | _UNSIGNED | {"deltaproduct"}
+_PRODUCTS = frozenset({"deltaproduct"})
 _RECIPES = (
-    _Recipe("trivial", "one state", trackers.trivial, _DELTA | {"diag[0,1]", "diag[-1,1]", "unconstrained"}),
-    _Recipe("sign-gates", "Grazzi Thm. 1", lambda s: trackers.sign_heads(s, gates=True), frozenset({"diag[-1,1]"})),
-    _Recipe("sign-reflections", "Grazzi Thm. 3", lambda s: trackers.sign_heads(s, gates=False), _DELTA),
-    _Recipe("planar", "CKDA Thm. 3", lambda s: trackers.planar(s, gates=True), _SIGNED),
+    _Recipe("trivial", "one state", _simple(trackers.trivial), _DELTA | _NARROW | _DIAGONAL | {"unconstrained"}),
     _Recipe(
-        "planar-reflections", "Grazzi Thm. 3", lambda s: trackers.planar(s, gates=False), frozenset({"deltaproduct"})
+        "sign-gates",
+        "Grazzi Thm. 1",
+        _simple(lambda s: trackers.sign_heads(s, gates=True)),
+        frozenset({"diag[-1,1]"}),
     ),
-    _Recipe("cube", "CKDA Thm. 3", lambda s: trackers.polyhedral(s, gates=True), _SIGNED),
-    _Recipe(
-        "spatial-reflections",
-        "Grazzi Prop. 1",
-        lambda s: trackers.polyhedral(s, gates=False),
-        frozenset({"deltaproduct"}),
-    ),
-    _Recipe("quaternion", "CKDA Thm. 3", trackers.quaternion, _SIGNED),
-    _Recipe("permutation", "Grazzi Thm. 3", trackers.permutation, _DELTA),
-    _Recipe("modular", "Grazzi Thm. 6", trackers.modular, _UNSIGNED | {"ckda"}, 2),
-    _Recipe("blocks", "CKDA Thm. 5", clocked_blocks, frozenset({"ckda"}), 3),
-    _Recipe("wide-blocks", "CKDA Thm. 5", lambda s: clocked_blocks(s, merging=True), frozenset({"ckda-wide"}), 3),
-    _Recipe("reflection-blocks", "CKDA Thm. 5", lambda s: clocked_blocks(s, gates=False), _UNSIGNED, 4),
-    _Recipe("cascade", "Grazzi Thm. 4", _cascaded, frozenset({"deltaproduct"}), 5),
-    _Recipe("dense", "any automaton", trackers.dense, frozenset({"unconstrained"})),
+    _Recipe("sign-reflections", "Grazzi Thm. 3", _simple(lambda s: trackers.sign_heads(s, gates=False)), _DELTA),
+    _Recipe("planar", "CKDA Thm. 3", _simple(lambda s: trackers.planar(s, gates=True)), _SIGNED),
+    _Recipe("planar-reflections", "Grazzi Thm. 3", _simple(lambda s: trackers.planar(s, gates=False)), _PRODUCTS),
+    _Recipe("cube", "CKDA Thm. 3", _simple(lambda s: trackers.polyhedral(s, gates=True)), _SIGNED),
+    _Recipe("spatial-reflections", "Grazzi Prop. 1", _simple(lambda s: trackers.polyhedral(s, gates=False)), _PRODUCTS),
+    _Recipe("quaternion", "CKDA Thm. 3", _simple(trackers.quaternion), _SIGNED),
+    _Recipe("permutation", "Grazzi Thm. 3", _simple(trackers.permutation), _DELTA),
+    _Recipe("partial", "OURS-sink-is-zero", lambda s, goal, _: partial_layer(s, STYLES[goal.name]), _DELTA),
+    _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 2),
+    _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 2),
+    _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 3),
+    _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 3),
+    _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 3),
+    _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")
 
@@ -98,184 +211,134 @@ def plan(
     source: Source,
     goal: Target,
     *,
-    max_dim: int | None = None,
-    max_factors: int | None = None,
+    limits: Limits | None = None,
     construction: str | None = None,
     linear: bool = False,
+    cascades: bool = True,
 ) -> Plan:
     """The cheapest construction (see `Plan.cost`) within the limits.
 
     `linear` asks for a readout that the automaton's state alone determines, as the span proof needs: for an automaton
-    that leaves out trackers of its group, whose hidden state tells the group element.
+    that leaves out trackers of its group, whose hidden state tells the group element. `cascades` False leaves those
+    out, for the components of one.
 
     Raises:
         NotExpressible: the target provably cannot, with the theorem and a witness.
         NoConstruction: nothing here fits, with what would do it.
         InvalidInput: an unknown construction name.
     """
+    limits = limits or Limits()
     if construction is not None and construction not in CONSTRUCTIONS:
         raise InvalidInput(f"unknown construction {construction!r}: know {', '.join(CONSTRUCTIONS)}")
-    refute(source, goal, max_dim)
-    factors = goal.factors if max_factors is None else max_factors
+    refute(source, goal, max_dim=limits.max_dim, max_monoid=limits.max_monoid)
+    limits = replace(limits, max_factors=_least(goal.factors, limits.max_factors))
     plans: list[Plan] = []
-    # Constructions with more layers are made only where none with fewer fits.
-    for stage in sorted({recipe.layers for recipe in _RECIPES}):
-        found = list(_candidates(source, goal, construction, stage))
+    left_out: list[str] = []
+    for stage in sorted({recipe.stage for recipe in _RECIPES}):
+        wanted = None if construction is None else {construction}
+        found = list(_candidates(source, goal, limits, wanted, stage, left_out, cascades=cascades))
+        if linear:
+            found = [p for p in found if p.certificate is None]
         if linear and source.on_states:
             found = [p for p in found if p.construction in ("trivial", "permutation", "dense")]
         plans += found
-        fitting = [p for p in found if _fits(p, max_dim, factors)]
+        fitting = [p for p in found if _fits(p, limits)]
         if fitting:
             return min(fitting, key=lambda p: p.cost)
-    if plans and (max_dim is not None or max_factors is not None):
-        best = min(plans, key=lambda p: p.cost)
-        dims = max(max(layer) for layer in best.program.dims)
-        got = f"{best.construction} needs dimension {dims} and {best.program.factors_per_token} factors a token"
-        wanted = f"limits: dimension {_any(max_dim)}, factors {_any(factors)}"
-        raise NoConstruction(source.name, goal.name, f"{got}; {wanted}", "raise --max-dim or --max-factors")
-    raise NoConstruction(source.name, goal.name, _why_not(source, goal), _instead(source, goal))
+    raise NoConstruction(source.name, goal.name, *_why_not(source, goal, limits, construction, plans, left_out))
 
 
-def _candidates(source: Source, goal: Target, construction: str | None, layers: int) -> Iterator[Plan]:
+def _candidates(
+    source: Source,
+    goal: Target,
+    limits: Limits,
+    wanted: set[str] | None,
+    stage: int,
+    left_out: list[str],
+    *,
+    cascades: bool,
+) -> Iterator[Plan]:
     for recipe in _RECIPES:
-        if (
-            recipe.layers == layers
-            and goal.name in recipe.targets
-            and construction in (None, recipe.name)
-            and not _dear(recipe, source, construction)
+        named = wanted is None or recipe.name in wanted
+        if recipe.stage != stage or goal.name not in recipe.targets or not named:
+            continue
+        if (recipe.name in ("cascade", "two-steps") and not cascades) or (
+            wanted is None and _dear(recipe.name, source)
         ):
-            program = recipe.make(source)
-            if program is not None:
-                yield Plan(recipe.name, recipe.theorem, program)
-    if (
-        layers == 1
-        and construction in (None, "product")
-        and source.group is not None
-        and source.group.factors
-        and recognise(source.group) is None
-    ):
-
-        def single(part: Source) -> Program | None:
-            plans = [p for p in _candidates(part, goal, None, 1) if _fits(p, None, goal.factors)]
-            return min(plans, key=lambda p: p.cost).program if plans else None
-
-        program = trackers.direct_product(source, single)
-        if program is not None:
-            yield Plan("product", "direct product of heads", program)
+            continue
+        try:
+            made = recipe.make(source, goal, limits)
+        except (BudgetExceeded, NoConstruction) as error:
+            left_out.append(f"{recipe.name}: {error}")
+            continue
+        if made is not None:
+            program, certificate = (made, None) if isinstance(made, Program) else made
+            yield Plan(recipe.name, recipe.theorem, program, certificate)
+    if stage == 1 and (wanted is None or "product" in wanted):
+        yield from _products(source, goal, limits)
 
 
-def _dear(recipe: _Recipe, source: Source, construction: str | None) -> bool:
+def _products(source: Source, goal: Target, limits: Limits) -> Iterator[Plan]:
+    """Heads side by side for the factors of a direct product that is no rotation group itself."""
+    if source.group is None or not source.group.factors or recognise(source.group) is not None:
+        return
+
+    def single(part: Source) -> Program | None:
+        found = _candidates(part, goal, limits, None, 1, [], cascades=False)
+        plans = [p for p in found if _fits(p, Limits(None, goal.factors))]
+        return min(plans, key=lambda p: p.cost).program if plans else None
+
+    program = trackers.direct_product(source, single)
+    if program is not None:
+        yield Plan("product", "direct product of heads", program)
+
+
+def _dear(name: str, source: Source) -> bool:
     """Constructions not worth making unless asked for: a larger one of the same target applies whenever they do."""
-    if construction is not None or source.group is None:
+    if source.group is None:
         return False
     shape = recognise(source.group)
-    if recipe.name == "quaternion":
+    if name == "quaternion":
         return shape is not None and not (shape.kind == "polyhedral" and shape.n == 5)
-    return recipe.name == "permutation" and shape is not None and shape.kind != "polyhedral" and source.group.order > 64
+    return name == "permutation" and shape is not None and shape.kind != "polyhedral" and source.group.order > 64
 
 
-def _fits(candidate: Plan, max_dim: int | None, factors: int | None) -> bool:
+def _fits(candidate: Plan, limits: Limits) -> bool:
     dims = max((size for layer in candidate.program.dims for size in layer), default=0)
-    return (max_dim is None or dims <= max_dim) and (factors is None or candidate.program.factors_per_token <= factors)
+    small = limits.max_dim is None or dims <= limits.max_dim
+    return small and (limits.max_factors is None or candidate.program.factors_per_token <= limits.max_factors)
 
 
-def refute(source: Source, goal: Target, max_dim: int | None = None) -> None:
-    """Raise NotExpressible if a theorem says that the target cannot track this source; return silently otherwise."""
-    if goal.name == "ckda" and max_dim is not None and max_dim <= 3 and source.group is not None:
-        shape = recognise(source.group)
-        if shape is not None and shape.kind == "polyhedral" and shape.n == 5 and len(set(source.letters)) == 60:
-            count = icosahedral_planes()
-            raise NotExpressible(
-                source.name,
-                f"ckda with heads of size at most {max_dim}, one layer, finitely many states",
-                f"a frame makes a rotation of order 3 or 5 a signed Householder only if its axis lies in a "
-                f"coordinate plane, and three planes hold at most {3 * count.most} of the icosahedron's "
-                f"{count.axes} such axes",
-                theorem="CKDA Lemma 16 and Prop. 13",
-                witness="the 60 letters themselves; d = 4 works (--max-dim 4)",
-            )
-    if goal.name in ("diag[0,1]", "diag[-1,1]"):
-        _refute_diagonal(source, goal)
-
-
-def _refute_diagonal(source: Source, goal: Target) -> None:
-    """Diagonal transitions in finite precision: [0, 1] is aperiodic, [-1, 1] has periods that are powers of two."""
-    found = _period_witness(source, allow_two=goal.low < 0)
-    if found is None:
-        return
-    word, period = found
-    names = [source.dfa.alphabet[s] for s in word]
-    shown = " ".join(names[:12]) + (" ..." if len(names) > 12 else "")
-    allowed = "periods that are powers of two" if goal.low < 0 else "period one (aperiodic languages)"
-    raise NotExpressible(
-        source.name,
-        goal.name,
-        f"in finite precision diagonal transitions in [{goal.low}, {goal.high}] have {allowed} only",
-        theorem="Grazzi Thm. 2" if goal.low < 0 else "Grazzi Thm. 1",
-        witness=f"repeating the word '{shown}' moves the states with period {period}",
-    )
-
-
-def _period_witness(source: Source, *, allow_two: bool) -> tuple[tuple[int, ...], int] | None:
-    """A word (symbols) that moves some state in a cycle whose length the target cannot have, and that length."""
-    delta = source.dfa.delta
-    for s in range(len(source.dfa.alphabet)):
-        seen: dict[int, int] = {}
-        state, t = source.dfa.start, 0
-        while state not in seen:
-            seen[state] = t
-            state, t = int(delta[state, s]), t + 1
-        period = t - seen[state]
-        if _forbidden(period, allow_two):
-            return (s,), period
-    group = source.group
-    if group is None:
-        found = classify(source.dfa, max_monoid=_MOST_MAPS).witness("is_two_periodic" if allow_two else "is_aperiodic")
-        return (found.word, len(found.states)) if found else None
-    words = words_in(group, source.letters)
-    for g in sorted(range(group.order), key=lambda g: len(words[g])):
-        order = group.element_order(g)
-        if _forbidden(order, allow_two):
-            return tuple(reversed(words[g])), order
-    return None
-
-
-def _forbidden(period: int, allow_two: bool) -> bool:
-    return period > 1 and not (allow_two and period & (period - 1) == 0)
+def _least(a: int | None, b: int | None) -> int | None:
+    return min((x for x in (a, b) if x is not None), default=None)
 
 
 def _any(limit: int | None) -> str:
     return "any" if limit is None else str(limit)
 
 
-def _why_not(source: Source, goal: Target) -> str:
-    dfa = source.dfa
+def _why_not(
+    source: Source, goal: Target, limits: Limits, construction: str | None, plans: list[Plan], left_out: list[str]
+) -> tuple[str, str]:
+    """The reason, and what to do instead."""
+    if plans:
+        best = min(plans, key=lambda p: p.cost)
+        dims = max(max(layer) for layer in best.program.dims)
+        got = f"{best.construction} needs dimension {dims} and {best.program.factors_per_token} factors a token"
+        wanted = f"limits: dimension {_any(limits.max_dim)}, factors {_any(limits.max_factors)}"
+        return f"{got}; {wanted}", "raise --max-dim or --max-factors, or choose another target"
+    if left_out:
+        return "; ".join(left_out), _instead(source, goal)
+    if construction is not None:
+        return f"the construction {construction!r} does not apply to this source on this target", "leave it out"
     points = trackers.points(source)
     if points > trackers.MOST_POINTS:
-        return f"its letters move {points:,} points, more than the {trackers.MOST_POINTS} that matrices are made for"
-    if not dfa.is_permutation():
-        for s, symbol in enumerate(dfa.alphabet):
-            first: dict[int, int] = {}
-            for q, to in enumerate(dfa.delta[:, s].tolist()):
-                if to in first:
-                    return (
-                        f"not a permutation automaton: symbol {symbol!r} sends states {dfa.states[first[to]]!r} and "
-                        f"{dfa.states[q]!r} to {dfa.states[to]!r}"
-                    )
-                first[to] = q
-    if goal.name.startswith("diag"):
-        return "its group is a 2-group that is not elementary abelian; that takes a tower of layers"
+        most = trackers.MOST_POINTS
+        return f"its letters move {points:,} points, more than the {most} that matrices are made for", "none is known"
     worst = max((reflections_needed(p) for p in trackers.point_maps(source)), default=0)
-    return (
-        f"some letter takes {worst} reflections, no smaller tracker is known, and a proof by closure of "
-        "clock-buffer-accumulator layers would visit too many states for this many letters"
-    )
+    return f"some letter takes {worst} reflections, and no smaller tracker is known", _instead(source, goal)
 
 
 def _instead(source: Source, goal: Target) -> str:
-    if not source.dfa.is_permutation():
-        others = [f"--target {name}" for name in ("deltaproduct", "ckda-wide", "unconstrained") if name != goal.name]
-        return f"use {', '.join(others)}"
-    if goal.name == "deltaproduct":
-        return "raise --max-dim or --max-factors"
-    return "use --target deltaproduct"
+    others = ("deltaproduct", "unconstrained") if source.dfa.is_permutation() else ("ckda-wide", "unconstrained")
+    return "use " + " or ".join(f"--target {name}" for name in others if name != goal.name)

@@ -4,19 +4,22 @@ Order, stated once. Words are read left to right; hidden states are columns; h_t
 A(w) = A(x_T) ... A(x_1) with the newest factor leftmost. A step is a tuple of factors in the order in which they
 are applied. Kernel tensors are [batch, time, head, dim].
 
-A layer's input at time t is (token, output of layer 1, ..., output of the layer before), all at time t. Each head
-looks its input up to a step and a query, and reads the row qᵀH; a codebook turns that row into a code, and the
-layer's emit look-up turns the codes of its heads into the layer's output symbol.
+Between layers stand registers, one integer a token each. Register 0 is the token; then every layer adds, in order,
+the results of its wires (finite tables of earlier registers) and its outputs. A layer's input is the tuple of the
+registers it reads: unless said otherwise (token, symbol of layer 1, ..., symbol of the layer before). Each head looks
+its input up to a step and a query, and reads the row qᵀH; a codebook turns that row into a code, and the layer's emit
+look-up turns the codes of its heads into one symbol (without one every code is an output).
 
-Main definitions: `Factor`, `Dense`, `Head`, `Layer`, `Program`, `Lookup`, `Runner`.
+Main definitions: `Factor`, `Dense`, `Head`, `Table`, `Layer`, `Program`, `Lookup`, `Runner`.
 
 References: CKDA eq. of the layer; Grazzi et al. eq. (1) and Thm. 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Generic, TypeVar
 
@@ -156,6 +159,7 @@ class Head:
     """One head: initial columns, its distinct steps and queries, and which of them each layer input selects.
 
     `codebook` maps exact readouts to codes; None (in a program that is not closed yet) numbers readouts as they appear.
+    `unit` u: every entry x of the state becomes u·floor(x/u) after each token, in arithmetic that rounds down.
     """
 
     h0: tuple[Vector, ...]
@@ -163,6 +167,12 @@ class Head:
     queries: tuple[Vector, ...]
     choose: Lookup[LayerInput, tuple[int, int]]
     codebook: Mapping[Readout, int] | None = None
+    unit: Fraction | None = None
+
+    @property
+    def field(self) -> Field:
+        """The field of its numbers; heads of one program may have different ones."""
+        return self.h0[0][0].field
 
     @property
     def size(self) -> int:
@@ -177,34 +187,85 @@ class Head:
     @cached_property
     def maps(self) -> tuple[StepMap, ...]:
         """The affine map of each step."""
-        return tuple(step_map(self.h0[0][0].field, step, self.size, self.width) for step in self.steps)
+        return tuple(step_map(self.field, step, self.size, self.width) for step in self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A wire: the register whose value is a finite map of the registers it reads (none: a constant)."""
+
+    reads: tuple[int, ...]
+    entries: Lookup[tuple[int, ...], int]
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Heads side by side; `emit` maps their codes to the layer's symbol (None: one head, the code is the symbol).
+    """Heads side by side; `emit` maps their codes to the layer's symbol (None: every code is an output).
 
     In the last layer of a program that is not closed yet, `emit` None with several heads means: to be found.
+    `wires` are evaluated before the heads; `reads` None: (token, symbols of the layers below).
     """
 
     heads: tuple[Head, ...]
     emit: Lookup[tuple[int, ...], int] | None = None
+    wires: tuple[Table, ...] = ()
+    reads: tuple[int, ...] | None = None
+
+    @property
+    def outputs(self) -> int:
+        """How many registers its codes fill."""
+        return 1 if self.emit is not None else len(self.heads)
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """An exact network: its last layer's symbol after a word is a state number; `outputs[state]` is what it says."""
+    """An exact network: its answer after a word is a state number; `outputs[state]` is what it says.
+
+    The answer is the last of the tables `answer`, or without them the last layer's symbol. `field` is that of the
+    heads of a program that is certified by closure. A weighted program (`outputs` empty) answers with its readout.
+    """
 
     field: Field
     alphabet: tuple[str, ...]
     layers: tuple[Layer, ...]
     outputs: tuple[Output, ...]
     empty_word_output: Output
+    answer: tuple[Table, ...] = ()
+
+    @cached_property
+    def reads(self) -> tuple[tuple[int, ...], ...]:
+        """The registers that each layer's input consists of."""
+        found: list[tuple[int, ...]] = []
+        count, symbols = 1, [0]
+        for layer in self.layers:
+            found.append(tuple(symbols) if layer.reads is None else layer.reads)
+            count += len(layer.wires) + layer.outputs
+            symbols.append(count - 1)
+        return tuple(found)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """The number of layers on the longest way from the token through each layer: equal depths are parallel."""
+        registers, found = [0], list[int]()
+        for layer, reads in zip(self.layers, self.reads, strict=True):
+            for wire in layer.wires:
+                registers.append(max((registers[i] for i in wire.reads), default=0))
+            found.append(1 + max((registers[i] for i in reads), default=0))
+            registers += [found[-1]] * layer.outputs
+        return tuple(found)
+
+    @property
+    def depth(self) -> int:
+        """The number of network layers."""
+        return max(self.depths, default=0)
 
     @property
     def dims(self) -> tuple[tuple[int, ...], ...]:
-        """K of each head of each layer."""
-        return tuple(tuple(head.size for head in layer.heads) for layer in self.layers)
+        """K of each head of each network layer; layers that do not depend on each other stand side by side."""
+        rows: list[list[int]] = [[] for _ in range(self.depth)]
+        for depth, layer in zip(self.depths, self.layers, strict=True):
+            rows[depth - 1] += [head.size for head in layer.heads]
+        return tuple(tuple(row) for row in rows)
 
     @property
     def factors_per_token(self) -> int:
@@ -215,7 +276,7 @@ class Program:
     def beta_max(self) -> Element:
         """The largest β of any factor (0 without factors)."""
         betas = [f.beta for la in self.layers for h in la.heads for s in h.steps for f in s if isinstance(f, Factor)]
-        return max(betas, default=self.field.zero)
+        return max(betas, default=self.field.zero, key=float)
 
     @cached_property
     def runner(self) -> Runner:
@@ -243,37 +304,54 @@ class Runner:
     def __init__(self, program: Program, *, max_states: int = 5_000_000) -> None:
         self.program = program
         self.orbits = tuple(
-            tuple(head_orbit(program.field, head, max_states=max_states) for head in layer.heads)
-            for layer in program.layers
+            tuple(head_orbit(head, max_states=max_states) for head in layer.heads) for layer in program.layers
         )
 
     def symbols(self, word: Iterable[str]) -> tuple[int, ...]:
-        """The last layer's symbol after each token of the word."""
+        """The answer after each token of the word."""
+        return tuple(registers[-1] for registers, _, _ in self._walk(word))
+
+    def values(self, word: Iterable[str]) -> tuple[Element, ...]:
+        """The last head's readout after each token, of a weighted program."""
+        return tuple(readout[0] for _, readout, _ in self._walk(word))
+
+    def last_head(self, word: Iterable[str]) -> Iterator[tuple[int, int, Vector]]:
+        """For each token the step and the query that the last head takes, and its first column after the step."""
+        orbit = self.orbits[-1][-1]
+        for _, _, (step, query, state) in self._walk(word):
+            yield step, query, orbit.columns.vector(int(orbit.rows(range(state, state + 1))[0, 0]))
+
+    def _walk(self, word: Iterable[str]) -> Iterator[tuple[list[int], Readout, tuple[int, int, int]]]:
         states = [[0 for _ in layer.heads] for layer in self.program.layers]
-        answers: list[int] = []
         for token in self.program.encode(word):
-            inputs: LayerInput = (token,)
-            for layer, orbits, current in zip(self.program.layers, self.orbits, states, strict=True):
+            registers, readout, last = [token], (), (0, 0, 0)
+            for layer, reads, orbits, current in zip(
+                self.program.layers, self.program.reads, self.orbits, states, strict=True
+            ):
+                _wire(layer.wires, registers)
+                key = tuple(registers[i] for i in reads)
                 codes: list[int] = []
                 for i, (head, orbit) in enumerate(zip(layer.heads, orbits, strict=True)):
-                    step, query = head.choose(inputs)
+                    step, query = head.choose(key)
                     current[i] = int(orbit.move(step, np.array([current[i]], dtype=np.int32))[0])
-                    codes.append(self._code(head, orbit, head.queries[query], current[i]))
-                inputs = (*inputs, codes[0] if layer.emit is None else layer.emit(tuple(codes)))
-            answers.append(inputs[-1])
-        return tuple(answers)
+                    last = step, query, current[i]
+                    numbers = orbit.readouts(head.queries[query], np.array([current[i]], dtype=np.int32))[0]
+                    readout = tuple(orbit.scalars.vector(int(x))[0] for x in numbers)
+                    if head.codebook is not None:
+                        codes.append(head.codebook[readout])
+                    elif self.program.outputs:
+                        raise InvalidInput("this program has no codebook yet; certify it first")
+                registers += codes if layer.emit is None else [layer.emit(tuple(codes))]
+            _wire(self.program.answer, registers)
+            yield registers, readout, last
 
-    @staticmethod
-    def _code(head: Head, orbit: Orbit, query: Vector, state: int) -> int:
-        if head.codebook is None:
-            raise InvalidInput("this program has no codebook yet; certify it first")
-        numbers = orbit.readouts(query, np.array([state], dtype=np.int32))
-        return head.codebook[tuple(orbit.scalars.vector(int(i))[0] for i in numbers[0])]
+
+def _wire(wires: Iterable[Table], registers: list[int]) -> None:
+    for wire in wires:
+        registers.append(wire.entries(tuple(registers[i] for i in wire.reads)))
 
 
-def head_orbit(
-    field: Field, head: Head, *, max_states: int, products: Mapping[int, tuple[int, int]] | None = None
-) -> Orbit:
+def head_orbit(head: Head, *, max_states: int, products: Mapping[int, tuple[int, int]] | None = None) -> Orbit:
     """The exact orbit of one head; `products` gives steps that are known to be a product of two others."""
     maps = [replace(m, product=products[i]) if products and i in products else m for i, m in enumerate(head.maps)]
-    return Orbit(field, head.h0, maps, max_states=max_states)
+    return Orbit(head.field, head.h0, maps, max_states=max_states, unit=head.unit)

@@ -1,6 +1,6 @@
 """From a certificate's JSON object back to an open program, its automaton and its target.
 
-Main definitions: `program_of`, `automaton_of`, `target_of`.
+Main definitions: `program_of`, `automaton_of`, `any_automaton`, `target_of`.
 
 The object is trusted for nothing: the program it describes is closed and certified again by whoever reads it.
 """
@@ -8,6 +8,7 @@ The object is trusted for nothing: the program it describes is closed and certif
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from statetrack.theory.arrays import Vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Field, element_from_json
 from statetrack.theory.number_fields import field_from_json
+from statetrack.theory.weighted import Wfa
 
 from .program import Dense, Factor, Head, Layer, Lookup, Program, Readout
 from .targets import Target
@@ -28,6 +30,19 @@ def automaton_of(data: Mapping[str, Any]) -> Dfa:
     states, symbols = len(a["states"]), len(a["alphabet"])
     delta = np.array(a["delta"], dtype=np.int32).reshape(states, symbols)
     return Dfa(tuple(a["alphabet"]), tuple(a["states"]), a["start"], delta, tuple(a["outputs"]))
+
+
+def any_automaton(data: Mapping[str, Any]) -> Dfa | Wfa:
+    """The automaton of a certificate, weighted or not."""
+    a = data["automaton"]
+    return weighted_of(a) if "final" in a else automaton_of(data)
+
+
+def weighted_of(data: Mapping[str, Any]) -> Wfa:
+    """A weighted automaton from its JSON object."""
+    initial, final = (tuple(Fraction(x) for x in data[name]) for name in ("initial", "final"))
+    letters = tuple(tuple(tuple(Fraction(x) for x in row) for row in m) for m in data["letters"])
+    return Wfa(tuple(data["alphabet"]), initial, letters, final)
 
 
 def target_of(data: Mapping[str, Any]) -> Target:
@@ -56,11 +71,12 @@ def _layer(field: Field, layer: Mapping[str, Any], *, last: bool) -> Layer:
     heads: list[Head] = []
     for i, head in enumerate(layer["heads"]):
         table = {tuple(key): (row[2 * i], row[2 * i + 1]) for key, row in layer["inputs"]}
-        steps = tuple(tuple(_factor(field, f) for f in step) for step in head["steps"])
-        queries = tuple(_vector(field, q) for q in head["queries"])
-        h0 = tuple(_vector(field, c) for c in head["h0"])
+        steps = tuple(tuple(factor_of(field, f) for f in step) for step in head["steps"])
+        queries = tuple(vector_of(field, q) for q in head["queries"])
+        h0 = tuple(vector_of(field, c) for c in head["h0"])
         codebook = None if last else _Codebook(head["labels"])
-        heads.append(Head(h0, steps, queries, Lookup(table), codebook))
+        unit = None if "unit" not in head else Fraction(head["unit"])
+        heads.append(Head(h0, steps, queries, Lookup(table), codebook, unit))
     emit = (
         None
         if last or layer["emit"] is None
@@ -84,13 +100,15 @@ class _Codebook(dict[Readout, int]):
         return self[key]
 
 
-def _factor(field: Field, data: Mapping[str, Any]) -> Factor | Dense:
-    b = None if "b" not in data else tuple(_vector(field, column) for column in data["b"])
+def factor_of(field: Field, data: Mapping[str, Any]) -> Factor | Dense:
+    """A factor from its JSON object."""
+    b = None if "b" not in data else tuple(vector_of(field, column) for column in data["b"])
     if "dense" in data:
-        return Dense(tuple(_vector(field, row) for row in data["dense"]), b)
-    alpha = None if "alpha" not in data else _vector(field, data["alpha"])
-    return Factor(_vector(field, data["w"]), element_from_json(field, data["c"]), alpha, b)
+        return Dense(tuple(vector_of(field, row) for row in data["dense"]), b)
+    alpha = None if "alpha" not in data else vector_of(field, data["alpha"])
+    return Factor(vector_of(field, data["w"]), element_from_json(field, data["c"]), alpha, b)
 
 
-def _vector(field: Field, data: Any) -> Vector:
+def vector_of(field: Field, data: Any) -> Vector:
+    """A vector from a list of numbers."""
     return tuple(element_from_json(field, x) for x in data)

@@ -62,7 +62,7 @@ def prove_span(program: Program, dfa: Dfa) -> SpanProof:
 
 def _readouts(program: Program, head: Head, dfa: Dfa) -> tuple[Readout, ...]:
     """The readout at each automaton state, from one word that leads there."""
-    orbit = head_orbit(program.field, head, max_states=5_000_000)
+    orbit = head_orbit(head, max_states=5_000_000)
     hidden = {dfa.start: 0}
     queue = [dfa.start]
     for state in queue:

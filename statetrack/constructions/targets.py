@@ -48,39 +48,38 @@ class Target:
         }
 
 
+_SIGNED = "Complex KDA, gates in [-1, 1]"
+_GATED = "Kimi Delta Attention, gates in [0, 1]"
+_ROWS: tuple[tuple[str, str, int, int, int | None, int | None, str], ...] = (
+    ("diag[0,1]", "channel", 0, 1, 0, 1, "diagonal gates in [0, 1]: Mamba, GLA, mLSTM"),
+    ("diag[-1,1]", "channel", -1, 1, 0, 1, "diagonal gates in [-1, 1]: Mamba with negative eigenvalues"),
+    ("deltanet[0,1]", "one", 1, 1, 1, 1, "DeltaNet, β in [0, 1]"),
+    ("gdn[0,1]", "scalar", 0, 1, 1, 1, "Gated DeltaNet, one gate in [0, 1], β in [0, 1]"),
+    ("kda[0,1]", "channel", 0, 1, 1, 1, f"{_GATED}, β in [0, 1]"),
+    ("deltanet", "one", 1, 1, 2, 1, "DeltaNet, β in [0, 2]"),
+    ("gdn", "scalar", 0, 1, 2, 1, "Gated DeltaNet, one gate in [0, 1], β in [0, 2]"),
+    ("kda", "channel", 0, 1, 2, 1, f"{_GATED}, β in [0, 2]"),
+    ("ckda", "channel", -1, 1, 2, 1, f"{_SIGNED}, β in [0, 2]"),
+    ("deltaproduct", "one", 1, 1, 2, None, "DeltaProduct: n_h Householder factors a token, β in [0, 2]"),
+    ("deltanet-wide", "one", 1, 1, None, 1, "DeltaNet, any β >= 0"),
+    ("gdn-wide", "scalar", 0, 1, None, 1, "Gated DeltaNet, one gate in [0, 1], any β >= 0"),
+    ("kda-wide", "channel", 0, 1, None, 1, f"{_GATED}, any β >= 0"),
+    ("ckda-wide", "channel", -1, 1, None, 1, f"{_SIGNED}, any β >= 0"),
+    ("unconstrained", "channel", -1, 1, None, None, "any matrix a token"),
+)
 TARGETS: dict[str, Target] = {
-    t.name: t
-    for t in (
-        Target("diag[0,1]", "channel", 0, 1, 0, 1, "any", False, "diagonal gates in [0, 1]: Mamba, GLA, mLSTM"),
-        Target(
-            "diag[-1,1]",
-            "channel",
-            -1,
-            1,
-            0,
-            1,
-            "any",
-            False,
-            "diagonal gates in [-1, 1]: Mamba with negative eigenvalues",
-        ),
-        Target("deltanet", "one", 1, 1, 2, 1, "key", False, "DeltaNet, β in [0, 2]"),
-        Target("gdn", "scalar", 0, 1, 2, 1, "key", False, "Gated DeltaNet, one gate in [0, 1], β in [0, 2]"),
-        Target("kda", "channel", 0, 1, 2, 1, "key", False, "Kimi Delta Attention, gates in [0, 1], β in [0, 2]"),
-        Target("ckda", "channel", -1, 1, 2, 1, "key", False, "Complex KDA, gates in [-1, 1], β in [0, 2]"),
-        Target("ckda-wide", "channel", -1, 1, None, 1, "key", False, "Complex KDA, gates in [-1, 1], any β >= 0"),
-        Target(
-            "deltaproduct",
-            "one",
-            1,
-            1,
-            2,
-            None,
-            "key",
-            False,
-            "DeltaProduct: n_h Householder factors a token, β in [0, 2]",
-        ),
-        Target("unconstrained", "channel", -1, 1, None, None, "any", True, "any matrix a token"),
+    name: Target(
+        name,
+        gates,
+        low,
+        high,
+        beta_max,
+        factors,
+        "any" if beta_max == 0 or name == "unconstrained" else "key",
+        name == "unconstrained",
+        description,
     )
+    for name, gates, low, high, beta_max, factors, description in _ROWS
 }
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Field
-from statetrack.theory.groups import Group, GroupShape, cycles, recognise, words_in
+from statetrack.theory.groups import Group, GroupShape, recognise, words_in
 from statetrack.theory.householder import rotation_by_reflections, signed_householders
 from statetrack.theory.number_fields import RealCyclotomic, rationals
 from statetrack.theory.rotations import (
@@ -36,6 +35,7 @@ from statetrack.theory.rotations import (
     quaternion_transition,
 )
 
+from .factorise import swaps
 from .margins import best_query, centred_ramp, dihedral_query
 from .program import Dense, Factor, Head, Layer, LayerInput, Lookup, Program, Step, head_orbit
 from .source import Source
@@ -152,7 +152,11 @@ def permutation(source: Source) -> Program | None:
 
 
 def dense(source: Source) -> Program | None:
-    """Any automaton with one 0/1 matrix a letter: h = e_state; norm √(largest number of states a letter merges)."""
+    """Any automaton with one 0/1 matrix a letter; norm √(largest number of states a letter merges).
+
+    An automaton's hidden state is the unit column of its state: K = states, V = 1. A group's elements are not its
+    points: K = points, and V columns follow enough points to tell the elements apart (all of up to 16).
+    """
     field = rationals()
     if points(source) > MOST_POINTS:
         return None
@@ -234,17 +238,7 @@ def _embedded(field: RealCyclotomic, head: Head) -> Head:
 
 
 def _shape(source: Source) -> GroupShape | None:
-    return None if source.group is None else _recognised(source.group)
-
-
-_SHAPES: dict[int, tuple[Group, GroupShape | None]] = {}
-
-
-def _recognised(group: Group) -> GroupShape | None:
-    # Several constructions ask for one group's shape; the group is kept beside the answer so that its id stays its own.
-    if id(group) not in _SHAPES:
-        _SHAPES[id(group)] = group, recognise(group)
-    return _SHAPES[id(group)][1]
+    return None if source.group is None else recognise(source.group)
 
 
 def _planar_numbers(group: Group, shape: GroupShape) -> dict[int, tuple[int, bool]]:
@@ -294,7 +288,7 @@ def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) 
     """A head on H_0 = I whose query is searched over the states it reaches."""
     guess = _one_head(source, field, identity(field, size), steps, vector(field, [1] + [0] * (size - 1)))
     head = guess.layers[0].heads[0]
-    orbit = head_orbit(field, head, max_states=1_000_000)
+    orbit = head_orbit(head, max_states=1_000_000)
     assert source.group is not None
     elements, done = np.zeros(1, dtype=np.int32), 0
     products = [source.group.left(g) for g in source.letters]
@@ -312,16 +306,6 @@ def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) 
     # the distance of their readouts that of q from the image of q under an element other than the identity.
     query = best_query(states, elements != 0)
     return _one_head(source, field, head.h0, steps, vector(field, query))
-
-
-def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
-    """The cycle x0 -> x1 -> ... as swaps (x_{k-2} x_{k-1}) first, ..., (x0 x1) last."""
-    n = len(permutation)
-    return [
-        Factor(vector(field, (int(k == i) - int(k == j) for k in range(n))), field.one)
-        for cycle in cycles(permutation)
-        for i, j in reversed(list(pairwise(cycle)))
-    ]
 
 
 def points(source: Source) -> int:
@@ -347,10 +331,10 @@ def point_columns(source: Source, field: Field, n: int) -> Matrix:
     one = identity(field, n)
     if source.on_states or source.group is None:
         return (one[source.dfa.start],)
-    return one if n <= 16 else tuple(one[i] for i in _base(source.group))
+    return one if n <= 16 else tuple(one[i] for i in base_points(source.group))
 
 
-def _base(group: Group) -> list[int]:
+def base_points(group: Group) -> list[int]:
     """Points whose images determine the element (greedy)."""
     chosen: list[int] = []
     stabiliser = group.elements

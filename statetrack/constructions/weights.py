@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,40 +28,41 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from statetrack.errors import InvalidFile, InvalidInput
+from statetrack.errors import BudgetExceeded, InvalidFile, InvalidInput
 from statetrack.theory.arrays import Vector, dot
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
+from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, digest_of
-from .program import Dense, Factor, Head, Layer, LayerInput, Program
-from .reading import automaton_of
+from .program import Dense, Factor, Head, Layer, Program
+from .reading import any_automaton
 
 Array = NDArray[Any]
 FORMATS: Mapping[str, Any] = {"float64": np.float64, "float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 _ON_DISK = {"F64": np.float64, "F32": np.float32, "BF16": ml_dtypes.bfloat16, "I32": np.int32}
-VERSION = "statetrack-weights/1"
+VERSION = "statetrack-weights/2"
+_MOST_ENTRIES = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Tensors of every layer by name ("layers.0.keys", ...), their number format, and the certificate they come from.
 
-    `certificate` is the JSON object; `dfa` its automaton. Names and shapes: see the module's docstring. Also
-    "layers.l.route", which maps the token (first layer), or the input and symbol of the layer below, to the input;
-    "layers.l.codebook.h" [C, V] and "layers.l.labels.h" [C], which decode head h; and "layers.l.emit", if present,
-    which maps the codes of all heads to the symbol.
+    `certificate` is the JSON object; `automaton` what it tracks. Names and shapes: docs/weights.md.
     """
 
     dtype: str
     tensors: Mapping[str, Array]
     certificate: Mapping[str, Any]
-    dfa: Dfa
+    automaton: Dfa | Wfa
 
     @property
-    def layers(self) -> int:
-        """Number of layers."""
-        return len(self.certificate["layers"])
+    def dfa(self) -> Dfa:
+        """The automaton; InvalidInput for weights of a weighted one."""
+        if isinstance(self.automaton, Wfa):
+            raise InvalidInput("these weights compute a weighted automaton, which has no states to compare")
+        return self.automaton
 
     def save(self, path: str | Path) -> None:
         """Write one .safetensors file: tensors, certificate and digests. The file appears whole or not at all."""
@@ -100,7 +101,7 @@ def tensors_digest(tensors: Mapping[str, Array]) -> str:
     return total.hexdigest()
 
 
-def lower(program: Program, certificate: Certificate, dfa: Dfa, dtype: str = "float32") -> Weights:
+def lower(program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtype: str = "float32") -> Weights:
     """The tensors of a closed program in a number format ("float64", "float32", "bfloat16").
 
     Every entry is within an ulp of the exact number (exact where the format has it); codebooks are kept in float64 for
@@ -108,18 +109,88 @@ def lower(program: Program, certificate: Certificate, dfa: Dfa, dtype: str = "fl
     """
     if dtype not in FORMATS:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(FORMATS)}")
-    tensors: dict[str, Array] = {}
-    below: list[LayerInput] = []
-    shape = [len(program.alphabet)]
-    for number, layer in enumerate(program.layers):
-        made = _layer(layer, dtype) | {"route": _route(layer, below, shape)}
-        tensors |= {f"layers.{number}.{name}": t for name, t in made.items()}
-        below = sorted(layer.heads[0].choose.seen)
-        shape = [len(below), 1 + _largest_symbol(layer)]
-    return Weights(dtype, tensors, certificate.data, dfa)
+    wiring = _Wiring(len(program.alphabet))
+    for number, (layer, reads) in enumerate(zip(program.layers, program.reads, strict=True)):
+        prefix = f"layers.{number}."
+        for table in layer.wires:
+            wiring.wire(prefix, table.reads, table.entries.seen)
+        wiring.tensors |= {prefix + name: t for name, t in _layer(layer, dtype, not program.outputs).items()}
+        wiring.layer(prefix, layer, reads)
+    wiring.answer(program)
+    return Weights(dtype, wiring.tensors, certificate.data, automaton)
 
 
-def _layer(layer: Layer, dtype: str) -> dict[str, Array]:
+class _Wiring:
+    """Registers of a weights file (docs/weights.md): tables of one or two of them, longer keys in several steps."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tensors: dict[str, Array] = {}
+        self._number, self._sizes = [0], [tokens]
+        self._wires = 0
+
+    def wire(self, prefix: str, reads: Sequence[int], entries: Mapping[tuple[int, ...], int]) -> None:
+        """A register of the program."""
+        self._number.append(self._table(prefix, [self._number[i] for i in reads], entries))
+
+    def layer(self, prefix: str, layer: Layer, reads: Sequence[int]) -> None:
+        """The layer's input and its outputs."""
+        inputs = {key: i for i, key in enumerate(sorted(layer.heads[0].choose.seen))}
+        registers, keys = self._short(prefix, [self._number[i] for i in reads], inputs)
+        self._write(prefix, "reads", "route", registers, keys)
+        self._sizes.append(len(inputs))
+        if layer.emit is not None:
+            outputs = [list(layer.emit.seen.values())]
+        else:
+            outputs = [list((head.codebook or {}).values()) for head in layer.heads]
+        for symbols in outputs:
+            self._number.append(len(self._sizes))
+            self._sizes.append(1 + max(symbols, default=-1))
+        self._wires = 0
+
+    def answer(self, program: Program) -> None:
+        """The tables after the last layer; the last of them is the answer."""
+        for table in program.answer[:-1]:
+            self.wire("answer.", table.reads, table.entries.seen)
+        for table in program.answer[-1:]:
+            reads = [self._number[i] for i in table.reads]
+            self._write("answer", ".reads", "", *self._short("answer.", reads, table.entries.seen))
+
+    def _table(self, prefix: str, reads: list[int], entries: Mapping[tuple[int, ...], int]) -> int:
+        reads, entries = self._short(prefix, reads, entries)
+        name = f"{prefix}wires.{self._wires}"
+        self._write(name, ".reads", "", reads, entries)
+        self._wires += 1
+        self._sizes.append(1 + max(entries.values(), default=-1))
+        return len(self._sizes) - 1
+
+    def _short(
+        self, prefix: str, reads: list[int], entries: Mapping[tuple[int, ...], int]
+    ) -> tuple[list[int], Mapping[tuple[int, ...], int]]:
+        """The same table with one or two registers read; the first two of more become one register first."""
+        if not reads:
+            return [0], {(t,): value for value in entries.values() for t in range(self._sizes[0])}
+        while len(reads) > 2:
+            pairs = {pair: i for i, pair in enumerate(dict.fromkeys(key[:2] for key in entries))}
+            reads = [self._table(prefix, reads[:2], pairs), *reads[2:]]
+            entries = {(pairs[key[:2]], *key[2:]): value for key, value in entries.items()}
+        return reads, entries
+
+    def _write(
+        self, prefix: str, reads: str, name: str, registers: list[int], entries: Mapping[tuple[int, ...], int]
+    ) -> None:
+        shape = [self._sizes[i] for i in registers]
+        if math.prod(shape) > _MOST_ENTRIES:
+            raise BudgetExceeded("entries in one look-up table", _MOST_ENTRIES, "--target, or a smaller automaton")
+        table = np.full(shape, -1, dtype=np.int32)
+        # Some tables are written for more values than their registers can take.
+        for key, value in entries.items():
+            if all(k < n for k, n in zip(key, shape, strict=True)):
+                table[key] = value
+        self.tensors[prefix + name] = table
+        self.tensors[prefix + reads] = np.array(registers, dtype=np.int32)
+
+
+def _layer(layer: Layer, dtype: str, weighted: bool) -> dict[str, Array]:
     """All tensors of one layer; heads are padded with zeros to the largest K, V and J."""
     heads = layer.heads
     inputs = sorted(heads[0].choose.seen)
@@ -149,22 +220,17 @@ def _layer(layer: Layer, dtype: str) -> dict[str, Array]:
                 place = (extra if name in extra else out)[name][i, h]
                 place[tuple(slice(n) for n in array.shape)] = array
     out |= {name: array for name, array in extra.items() if array.any()}
-    return {name: array.astype(kind) for name, array in out.items()} | _codes(layer, dtype)
+    return {name: array.astype(kind) for name, array in out.items()} | _codes(layer, dtype, weighted)
 
 
-def _route(layer: Layer, below: list[LayerInput], shape: list[int]) -> Array:
-    """From the token (first layer), or the input and symbol of the layer below, to the input; -1 where none occurs."""
-    route = np.full(shape, -1, dtype=np.int32)
-    number = {key: i for i, key in enumerate(below)}
-    for i, key in enumerate(sorted(layer.heads[0].choose.seen)):
-        route[key if len(shape) == 1 else (number[key[:-1]], key[-1])] = i
-    return route
-
-
-def _codes(layer: Layer, dtype: str) -> dict[str, Array]:
+def _codes(layer: Layer, dtype: str, weighted: bool) -> dict[str, Array]:
     """Codebooks and labels of the heads, and the emit table."""
     tensors: dict[str, Array] = {}
+    if any(head.unit is not None for head in layer.heads):
+        tensors["unit"] = np.array([float(head.unit or 0) for head in layer.heads])
     for h, head in enumerate(layer.heads):
+        if head.codebook is None and weighted:
+            continue
         book = head.codebook or {}
         codewords = np.array([[float(x) for x in readout] for readout in book]).reshape(len(book), head.width)
         tensors[f"codebook.{h}"] = codewords.astype(np.float64 if dtype == "float64" else np.float32)
@@ -219,12 +285,6 @@ def _multiples(w: Vector, columns: tuple[Vector, ...]) -> list[Element] | None:
     return found
 
 
-def _largest_symbol(layer: Layer) -> int:
-    if layer.emit is not None:
-        return max(layer.emit.seen.values(), default=-1)
-    return max((layer.heads[0].codebook or {}).values(), default=-1)
-
-
 def load_weights(path: str | Path) -> Weights:
     """Read a file that `Weights.save` wrote; InvalidFile for anything else and for a file that was changed."""
     name = str(path)
@@ -243,7 +303,7 @@ def load_weights(path: str | Path) -> Weights:
             raise InvalidFile(name, "the certificate does not match its digest", again)
         if tensors_digest(tensors) != metadata["tensors_sha256"]:
             raise InvalidFile(name, "the tensors do not match their digest", again)
-        return Weights(metadata["dtype"], tensors, data, automaton_of(data))
+        return Weights(metadata["dtype"], tensors, data, any_automaton(data))
     except InvalidFile:
         raise
     except (SafetensorError, OSError) as error:

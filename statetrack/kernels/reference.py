@@ -35,10 +35,13 @@ class LayerTables:
     Shapes: `keys`, `gates` [I, H, J, K]; `betas` [I, H, J]; `queries` [I, H, K]; `state` [H, K, V];
     `values` [I, H, J, V] or None (all zero); `bias` [I, H, J, K, V] or None, added after each factor. With
     `dense` [I, H, K, K] a token multiplies the state by that matrix, the factors are ignored (J may be 0) and
-    `bias` has J = 1. Gates in [-1, 1] and betas in [0, 2] are the layer's range; any finite number is accepted.
+    `bias` has J = 1. `unit` [H] or None: a head with a unit u (0: none) rounds its state down to multiples of u after
+    every token; u is a power of two in 2^-126..2^126, so that x/u is exact. Gates in [-1, 1] and betas in [0, 2] are
+    the layer's range; any finite number is accepted.
 
     Raises:
-        InvalidInput: shapes that do not fit together; all of them are listed.
+        InvalidInput: shapes that do not fit together, a table that is not of floats, a unit that is no power of two;
+            all of them are listed.
     """
 
     keys: Tensor
@@ -49,6 +52,7 @@ class LayerTables:
     values: Tensor | None = None
     bias: Tensor | None = None
     dense: Tensor | None = None
+    unit: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.queries.ndim != 3 or self.state.ndim != 3 or self.betas.ndim != 3:
@@ -62,6 +66,7 @@ class LayerTables:
             "state": (heads, rows, columns),
             "bias": (ids, heads, steps, rows, columns),
             "dense": (ids, heads, rows, rows),
+            "unit": (heads,),
         }
         if self.dense is None:
             expected["keys"] = expected["gates"] = (ids, heads, factors, rows)
@@ -72,6 +77,14 @@ class LayerTables:
             for name, shape in expected.items()
             if (table := self.named().get(name)) is not None and tuple(table.shape) != shape
         ]
+        faults += [
+            f"{name} has dtype {table.dtype}, expected one of {', '.join(map(str, _ARITHMETIC))}"
+            for name, table in self.named().items()
+            if table.dtype not in _ARITHMETIC
+        ]
+        if self.unit is not None and not _are_units(self.unit):
+            held = ", ".join(f"{float(u):g}" for u in self.unit.reshape(-1))
+            faults.append(f"unit holds {held}, expected 0 or powers of two in 2^-126..2^126")
         if faults:
             raise InvalidInput(f"layer tables (I={ids}, H={heads}, J={factors}, K={rows}): {'; '.join(faults)}")
 
@@ -83,7 +96,7 @@ class LayerTables:
 
     def named(self) -> dict[str, Tensor]:
         """The tables that are present, by field name."""
-        fields = ("keys", "betas", "gates", "queries", "state", "values", "bias", "dense")
+        fields = ("keys", "betas", "gates", "queries", "state", "values", "bias", "dense", "unit")
         present = {name: getattr(self, name) for name in fields}
         return {name: table for name, table in present.items() if table is not None}
 
@@ -109,8 +122,9 @@ def recurrent(
     """The readouts after every token and the state after the last, by the recurrence itself.
 
     For j = 0..J-1: S <- g_j[:, None] * S; z = k_jᵀ S; S <- S - (β_j k_j) zᵀ + (β_j k_j) v_jᵀ (+ bias_j); then
-    o = Sᵀ q. A dense layer: S <- M S (+ bias). Id -1 is "no token": the state stays and the readout is 0. Tables
-    are rounded to `storage` once, the state after every factor; arithmetic and readouts are in
+    o = Sᵀ q. A dense layer: S <- M S (+ bias). A head with a unit u ends every token with S <- u floor(S/u). Id -1 is
+    "no token": the state stays and the readout is 0. Tables are rounded to `storage` once, the state after every
+    factor (in a head with a unit once a token, after the floor); arithmetic and readouts are in
     `arithmetic(storage)`; the state comes back in `storage`, so going on from it equals one pass.
 
     Args:
@@ -232,9 +246,10 @@ def starting_state(tables: LayerTables, ids: Tensor, state: Tensor | None) -> Te
 def _advance(tables: LayerTables, ids: Tensor, S: Tensor, storage: torch.dtype) -> Tensor:
     """One real token for every word; `tables` and S are in the arithmetic type."""
     bias = None if tables.bias is None else tables.bias[ids]  # [B, H, J, K, V]
+    unit = None if tables.unit is None else tables.unit[:, None, None]  # [H, 1, 1]
     if tables.dense is not None:
         S = (tables.dense[ids][..., None] * S[:, :, None]).sum(-2)
-        return _rounded(S if bias is None else S + bias[:, :, 0], storage)
+        return _stored(S if bias is None else S + bias[:, :, 0], unit, storage)
     keys, betas, gates = tables.keys[ids], tables.betas[ids], tables.gates[ids]  # [B, H, J, K], [B, H, J]
     values = None if tables.values is None else tables.values[ids]  # [B, H, J, V]
     for j in range(tables.shape[2]):
@@ -245,9 +260,25 @@ def _advance(tables: LayerTables, ids: Tensor, S: Tensor, storage: torch.dtype) 
         S = S - push * z
         if values is not None:
             S = S + push * values[:, :, j, None, :]
-        S = _rounded(S if bias is None else S + bias[:, :, j], storage)
-    return S
+        if bias is not None:
+            S = S + bias[:, :, j]
+        S = _rounded(S, storage) if unit is None else torch.where(unit > 0, S, _rounded(S, storage))
+    return _stored(S, unit, storage)
+
+
+def _stored(S: Tensor, unit: Tensor | None, storage: torch.dtype) -> Tensor:
+    """The state at the end of a token: rounded down to multiples of the heads' units, then to `storage`."""
+    if unit is not None:
+        S = torch.where(unit > 0, unit * (S / torch.where(unit > 0, unit, 1.0)).floor(), S)
+    return _rounded(S, storage)
 
 
 def _rounded(S: Tensor, storage: torch.dtype) -> Tensor:
     return S.to(storage).to(S.dtype)
+
+
+def _are_units(unit: Tensor) -> bool:
+    """Whether every entry is 0 or a power of two that all formats hold and whose inverse they hold."""
+    mantissa, exponent = torch.frexp(unit.double())
+    power = (mantissa == 0.5) & (exponent >= -125) & (exponent <= 127)
+    return bool(((unit == 0) | power).all())

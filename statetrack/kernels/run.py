@@ -1,11 +1,11 @@
-"""Runs a whole program, layer by layer, and counts the tokens where it and its automaton differ.
+"""Runs a whole network, layer by layer, and counts the tokens where it and its automaton differ.
 
-Layer l reads the token and the symbols of the layers below, which select an input id (`route`); the readout of each
-head is decoded to its nearest codeword and that to a code (`labels`), and the codes of the heads to the layer's
-symbol (`emit`). The last layer's symbol is the answer, to be compared with the automaton's state. Everything stays
-on the device; time is cut into chunks with carried states, which changes no number.
+The registers of `statetrack.kernels.load` are made one after another for a chunk of columns and dropped after their
+last use; the readout of each head is decoded to its nearest codeword and that to a code. The answer is compared with
+the automaton's state; a weighted network's answer is the readout. Everything stays on the device; time is cut into
+chunks with carried states, which changes no number.
 
-Main definitions: `LayerModel`, `Model`, `execute`, `Trace`, `Executor`.
+Main definitions: `execute`, `values`, `Trace`, `Executor`.
 
 References: `statetrack.kernels.reference` for the recurrence, the decoding and the walk.
 """
@@ -13,7 +13,7 @@ References: `statetrack.kernels.reference` for the recurrence, the decoding and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -22,111 +22,26 @@ from torch import Tensor
 
 from statetrack.errors import InvalidInput, KernelUnavailable
 
-from .reference import LayerTables, arithmetic, nearest, recurrent, walk
+from .load import LayerModel, Model, Wire
+from .reference import arithmetic, check_ids, nearest, recurrent, walk
 from .tracker import WIDEST, is_available, is_interpreted, nearest_triton, tracker, walk_triton
 
 if TYPE_CHECKING:
-    from jaxtyping import Int
+    from jaxtyping import Float, Int
 
 Executor = Literal["auto", "triton", "reference"]
 TokenSource = Callable[[int, int], Tensor]
+Progress = Callable[[int], None]
 
 _BUFFER_BYTES = 512 * 2**20
-
-
-@dataclass(frozen=True, eq=False)
-class LayerModel:
-    """A layer: its tables, where its input ids come from, and how its readouts become a symbol.
-
-    `route` holds input ids: [token] in the first layer, [input id of the layer below, its symbol] above, so that an
-    input id stands for the token with the symbols of all layers below; -1 for a combination that never occurs.
-    Head h decodes the first V_h columns of its readout with `codebooks[h]` [C_h, V_h], V_h ≤ V; codeword c stands
-    for the code `labels[h][c]`, -1 for none. `emit`, indexed by the codes of all heads, holds the symbol, -1 for
-    none; None means one head, whose code is the symbol. Integer tables are int32.
-
-    Raises:
-        InvalidInput: shapes or ranges that do not fit; all of them are listed.
-    """
-
-    tables: LayerTables
-    route: Tensor
-    codebooks: tuple[Tensor, ...]
-    labels: tuple[Tensor, ...]
-    emit: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        ids, heads, _, _, columns = self.tables.shape
-        faults: list[str] = []
-        if self.route.ndim == 0 or _greatest(self.route) >= ids:
-            faults.append(f"route holds input ids up to {_greatest(self.route)}, the tables have {ids}")
-        if not heads == len(self.codebooks) == len(self.labels):
-            faults.append(f"{heads} heads, {len(self.codebooks)} codebooks and {len(self.labels)} label tables")
-        for h, (codebook, labels) in enumerate(zip(self.codebooks, self.labels, strict=False)):
-            if codebook.ndim != 2 or labels.shape != codebook.shape[:1] or codebook.shape[1] > columns:
-                faults.append(
-                    f"head {h}: codebook {tuple(codebook.shape)} and labels {tuple(labels.shape)}, expected "
-                    f"[C, at most {columns}] and [C]"
-                )
-        if self.emit is None and heads != 1:
-            faults.append(f"no emit table, which needs one head, not {heads}")
-        if self.emit is not None:
-            greatest = [_greatest(labels) for labels in self.labels]
-            if self.emit.ndim != heads or any(g >= n for g, n in zip(greatest, self.emit.shape, strict=False)):
-                faults.append(f"emit has shape {tuple(self.emit.shape)}, the heads' codes go up to {greatest}")
-        if faults:
-            raise InvalidInput(f"layer model: {'; '.join(faults)}")
-
-    @property
-    def greatest_symbol(self) -> int:
-        """The greatest symbol that the layer can emit; -1 if none."""
-        return _greatest(self.labels[0] if self.emit is None else self.emit)
-
-    def to(self, device: torch.device | str, storage: torch.dtype) -> LayerModel:
-        """The same layer on `device`: tables rounded to `storage`, codebooks to `arithmetic(storage)`."""
-        return LayerModel(
-            tables=self.tables.to(device, storage),
-            route=self.route.to(device).contiguous(),
-            codebooks=tuple(codebook.to(device, arithmetic(storage)).contiguous() for codebook in self.codebooks),
-            labels=tuple(labels.to(device).contiguous() for labels in self.labels),
-            emit=None if self.emit is None else self.emit.to(device).contiguous(),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Model:
-    """A program's layers, bottom first, and the automaton they track: `delta` [Q, A] int32 and its start state.
-
-    Raises:
-        InvalidInput: a route whose axes do not fit the tokens, or the ids and symbols of the layer below, a start
-            outside 0..Q-1, or no layer.
-    """
-
-    layers: tuple[LayerModel, ...]
-    delta: Tensor
-    start: int
-
-    def __post_init__(self) -> None:
-        if not self.layers or self.delta.ndim != 2 or not 0 <= self.start < self.delta.shape[0]:
-            raise InvalidInput(
-                f"model: {len(self.layers)} layers, delta of shape {tuple(self.delta.shape)}, start {self.start}; "
-                "expected a layer, [Q, A] and a start in 0..Q-1"
-            )
-        least = [self.delta.shape[1]]
-        for number, layer in enumerate(self.layers, start=1):
-            sizes = tuple(layer.route.shape)
-            if len(sizes) != len(least) or any(size < need for size, need in zip(sizes, least, strict=True)):
-                raise InvalidInput(
-                    f"model: route of layer {number} has shape {sizes}, expected at least {tuple(least)}"
-                )
-            least = [layer.tables.shape[0], layer.greatest_symbol + 1]
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
     """What an execution found; positions and counts are of real tokens (not -1).
 
-    `answers` [B, T] int32 (None unless kept) holds the last layer's symbols, and -1 at padding and from the first
-    token of a word on where no codeword, no symbol or an impossible route came up: the rest of that word is wrong.
+    `answers` [B, T] int32 (None unless kept) holds the network's answers, and -1 at padding and from the first token of
+    a word on where a layer had an impossible route, or no answer came up: the rest of that word is wrong.
     `wrong` counts answers that are not the automaton's state, `wrong_words` the words with one, `first_wrong` is the
     smallest token position (from 0) over all words or None. `executor` names kernel, device, formats and order.
     """
@@ -149,7 +64,7 @@ def execute(
     executor: Executor = "auto",
     chunk: int | None = None,
     keep_answers: bool = True,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Trace:
     """Run `model` on a batch of words and compare it with its automaton after every token.
 
@@ -158,32 +73,62 @@ def execute(
             start..stop-1, called in order and first with (0, 0); then `length` is the number of columns.
         storage: float64, float32 or bfloat16, see `reference.recurrent`.
         executor: "auto" is Triton where it runs and K, V ≤ 64, else the reference on the same device.
-        chunk: columns at a time; None keeps the largest buffer near 512 MiB.
+        chunk: columns at a time; None keeps the registers and the largest buffer near 512 MiB together.
         keep_answers: whether the answers (4 bytes a token, on the device) are kept.
         progress: called after each chunk with the tokens done, padding included.
 
     Raises:
         KernelUnavailable: Triton was asked for and cannot run this model here.
-        InvalidInput: a token out of range, a missing or superfluous `length`, an unknown executor or storage type.
+        InvalidInput: a token out of range, a missing or superfluous `length`, an unknown executor or storage type,
+            a weighted model.
     """
-    kernels = _choose(model, torch.device(device), executor, storage)
-    source, batch, time = _source(tokens, length)
-    layers = tuple(layer.to(device, storage) for layer in model.layers)
-    step = chunk if chunk is not None else _columns(layers, batch, storage)
-    if step < 1:
-        raise InvalidInput(f"chunk: got {step}, expected at least 1")
-    run = _Run(kernels, layers, model.delta.to(device).contiguous(), model.start, batch, time, keep_answers)
-    for start in range(0, time, step):
-        stop = min(start + step, time)
-        columns = source(start, stop)
-        if tuple(columns.shape) != (batch, stop - start):
-            raise InvalidInput(
-                f"tokens({start}, {stop}): shape {tuple(columns.shape)}, expected {(batch, stop - start)}"
-            )
-        run.advance(columns.to(device).contiguous(), start)
-        if progress is not None:
-            progress(batch * stop)
-    return run.trace()
+    if model.delta is None:
+        raise InvalidInput("execute: a weighted model has no automaton to be compared with; use values")
+    job = _job(model, tokens, length, storage, torch.device(device), executor, chunk, progress)
+    network = _Network(model, job.kernels, job.device)
+    score = _Score(job, model.delta.to(device).contiguous(), model.start, keep_answers)
+    for start, columns in job.columns():
+        # The walk comes first, for it refuses tokens out of range.
+        truth = score.walk(columns)
+        score.compare(start, columns, truth, *network.advance(columns))
+    return score.trace()
+
+
+def values(
+    model: Model,
+    tokens: Int[Tensor, "batch time"] | TokenSource,
+    *,
+    length: int | None = None,
+    storage: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    executor: Executor = "auto",
+    chunk: int | None = None,
+    progress: Progress | None = None,
+) -> Float[Tensor, "batch time"]:
+    """The readouts of a weighted `model` after every token, in `arithmetic(storage)`, on the device.
+
+    NaN at padding, and from the first token of a word on where a layer had an impossible route. Arguments: see
+    `execute`; tokens count up to the least table that they select from.
+
+    Raises:
+        KernelUnavailable: Triton was asked for and cannot run this model here.
+        InvalidInput: as `execute`; a model that answers with symbols.
+    """
+    if model.delta is not None:
+        raise InvalidInput("values: this model answers with states of an automaton; use execute")
+    job = _job(model, tokens, length, storage, torch.device(device), executor, chunk, progress)
+    network = _Network(model, job.kernels, job.device)
+    found = torch.full((job.batch, job.time), torch.nan, dtype=arithmetic(storage), device=device)
+    dead = torch.zeros(job.batch, dtype=torch.bool, device=device)
+    for start, columns in job.columns():
+        check_ids(columns, 2**31 if model.symbols is None else model.symbols, "values: tokens")
+        readouts, lost = network.advance(columns)
+        assert lost is not None
+        real = columns >= 0
+        gone = _ever_since(dead, lost & real)
+        found[:, start : start + columns.shape[1]] = torch.where(gone | ~real, torch.nan, readouts)
+        dead = gone[:, -1].contiguous()
+    return found
 
 
 @dataclass(frozen=True)
@@ -197,36 +142,173 @@ class _Kernels:
     name: str
 
 
-class _Run:
-    """The carried states and the counts of one execution, all on the device."""
+@dataclass(frozen=True)
+class _Job:
+    """What runs where: the kernels, the source of the tokens [B, T], and how many columns at a time."""
 
-    def __init__(
-        self,
-        kernels: _Kernels,
-        layers: tuple[LayerModel, ...],
-        delta: Tensor,
-        start: int,
-        batch: int,
-        time: int,
-        keep_answers: bool,
-    ) -> None:
-        device = delta.device
-        self._kernels, self._layers, self._delta, self._time = kernels, layers, delta, time
-        self._states: list[Tensor | None] = [None] * len(layers)
+    kernels: _Kernels
+    device: torch.device
+    source: TokenSource
+    batch: int
+    time: int
+    step: int
+    progress: Progress | None
+
+    def columns(self) -> Iterator[tuple[int, Tensor]]:
+        """The chunks of columns with the position of the first; tells the progress when the next one is asked for."""
+        for start in range(0, self.time, self.step):
+            stop = min(start + self.step, self.time)
+            columns = self.source(start, stop)
+            expected = (self.batch, stop - start)
+            if tuple(columns.shape) != expected:
+                raise InvalidInput(f"tokens({start}, {stop}): shape {tuple(columns.shape)}, expected {expected}")
+            yield start, columns.to(self.device).contiguous()
+            if self.progress is not None:
+                self.progress(self.batch * stop)
+
+
+def _job(
+    model: Model,
+    tokens: Tensor | TokenSource,
+    length: int | None,
+    storage: torch.dtype,
+    device: torch.device,
+    executor: str,
+    chunk: int | None,
+    progress: Progress | None,
+) -> _Job:
+    kernels = _choose(model, device, executor, storage)
+    source, batch, time = _source(tokens, length)
+    step = chunk if chunk is not None else _columns(model, batch, storage)
+    if step < 1:
+        raise InvalidInput(f"chunk: got {step}, expected at least 1")
+    return _Job(kernels, device, source, batch, time, step, progress)
+
+
+class _Table:
+    """A look-up table on the device: the entry at some registers, -1 where one of them is -1."""
+
+    def __init__(self, wire: Wire, device: torch.device) -> None:
+        self._reads = wire.reads or (0,)
+        self._constant = not wire.reads
+        self._sizes = (1,) if self._constant else tuple(wire.table.shape)
+        # A -1 behind the table is what index -1 finds.
+        self._entries = torch.nn.functional.pad(wire.table.reshape(-1).to(device), (0, 1), value=-1)
+
+    def __call__(self, registers: Mapping[int, Tensor]) -> Tensor:
+        flat: Tensor | None = None
+        known: Tensor | None = None
+        for register, size in zip(self._reads, self._sizes, strict=True):
+            index = registers[register].clamp(max=0) if self._constant else registers[register]
+            if flat is None:
+                flat = index
+            else:
+                known = (flat >= 0) if known is None else known
+                known = known & (index >= 0)
+                flat = flat * size + index
+        assert flat is not None
+        return self._entries[flat if known is None else torch.where(known, flat, -1)]
+
+
+class _Decoder:
+    """The codebooks of a layer on the device; readouts to codes, and the emit table."""
+
+    def __init__(self, layer: LayerModel, kernels: _Kernels, device: torch.device) -> None:
+        exact = arithmetic(kernels.storage)
+        self._nearest = kernels.nearest
+        self._codebooks = [codebook.to(device, exact).contiguous() for codebook in layer.codebooks]
+        self._labels = [self._label(labels, device) for labels in layer.labels]
+        heads = tuple(range(len(layer.labels)))
+        self.emit = None if layer.emit is None else _Table(Wire(layer.emit, heads), device)
+
+    def code(self, readouts: Tensor, ids: Tensor, head: int) -> Tensor:
+        """The codes [B, t] of one head's readouts, -1 where there is no token."""
+        batch, time, heads, columns = readouts.shape
+        codebook, labels = self._codebooks[head], self._labels[head]
+        rows = readouts.view(batch * time, heads, columns)[:, head, : codebook.shape[1]]
+        found = self._nearest(rows, codebook).view(batch, time)
+        return torch.where(ids >= 0, found if labels is None else labels({0: found}), -1)
+
+    @staticmethod
+    def _label(labels: Tensor, device: torch.device) -> _Table | None:
+        """The table of codes; None if every codeword's number is its code."""
+        if torch.equal(labels.cpu(), torch.arange(labels.shape[0], dtype=labels.dtype)):
+            return None
+        return _Table(Wire(labels, (0,)), device)
+
+
+class _Network:
+    """A model on the device with the states that it carries from chunk to chunk."""
+
+    def __init__(self, model: Model, kernels: _Kernels, device: torch.device) -> None:
+        self._model, self._kernels, self._last = model, kernels, model.last_reads()
+        self._layers = [layer.tables.to(device, kernels.storage) for layer in model.layers]
+        self._decoders = [_Decoder(layer, kernels, device) for layer in model.layers]
+        self._states: list[Tensor | None] = [None] * len(model.layers)
+        self._numbers = {own: number for number, own in enumerate(model.inputs)}
+        self._tables = [
+            (register, _Table(Wire(table, reads), device))
+            for _, register, table, reads in model.tables()
+            if register in self._last
+        ]
+
+    def advance(self, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The answers (symbols or readouts) of the columns `tokens` [B, t], and where a layer had no route."""
+        registers = {0: tokens}
+        lost: Tensor | None = None
+        for register, table in self._tables:
+            registers[register] = made = table(registers)
+            done = register
+            if register in self._numbers:
+                done += self._run(self._numbers[register], registers)
+                # Where the layer's own symbol is the answer, the answer says it.
+                if self._model.delta is None or self._model.answering != register + 1:
+                    lost = made < 0 if lost is None else lost | (made < 0)
+            for old in [r for r in registers if r and self._last[r] <= done and r != self._model.answering]:
+                del registers[old]
+        return registers[self._model.answering], lost
+
+    def _run(self, number: int, registers: dict[int, Tensor]) -> int:
+        """Run a layer on its input ids, put the outputs that are needed into their registers; how many it has."""
+        own, decoder = self._model.inputs[number], self._decoders[number]
+        ids = registers[own]
+        readouts, self._states[number] = self._kernels.recurrent(
+            self._layers[number], ids, self._states[number], storage=self._kernels.storage
+        )
+        if not self._model.layers[number].codebooks:
+            registers[own + 1] = readouts[:, :, 0, 0]
+        elif decoder.emit is None:
+            for head in range(readouts.shape[2]):
+                if own + 1 + head in self._last:
+                    registers[own + 1 + head] = decoder.code(readouts, ids, head)
+        elif own + 1 in self._last:
+            registers[own + 1] = decoder.emit({h: decoder.code(readouts, ids, h) for h in range(readouts.shape[2])})
+        return self._model.layers[number].outputs
+
+
+class _Score:
+    """The automaton's states, and the counts of one execution, all on the device."""
+
+    def __init__(self, job: _Job, delta: Tensor, start: int, keep_answers: bool) -> None:
+        batch, time, device = job.batch, job.time, job.device
+        self._kernels, self._delta, self._time = job.kernels, delta, time
         self._truth = torch.full((batch,), start, dtype=torch.int32, device=device)
         self._dead, self._spoiled = (torch.zeros(batch, dtype=torch.bool, device=device) for _ in range(2))
         self._wrong, self._tokens = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
         self._first = torch.full((), time, dtype=torch.int64, device=device)
         self._answers = torch.full((batch, time), -1, dtype=torch.int32, device=device) if keep_answers else None
 
-    def advance(self, tokens: Tensor, start: int) -> None:
-        """Run the columns `tokens` [B, t], of which the first stands at position `start`."""
+    def walk(self, tokens: Tensor) -> Tensor:
+        """The automaton's states after the columns `tokens`."""
         truth = self._kernels.walk(self._delta, tokens, self._truth)
-        if tokens.shape[1]:
-            self._truth = truth[:, -1].contiguous()
+        self._truth = truth[:, -1].contiguous()
+        return truth
+
+    def compare(self, start: int, tokens: Tensor, truth: Tensor, symbols: Tensor, lost: Tensor | None) -> None:
+        """Count the columns `tokens` [B, t], of which the first stands at position `start`."""
         real = tokens >= 0
-        symbols = self._symbols(tokens)
-        dead = ((real & (symbols < 0)).cumsum(1, dtype=torch.int32) > 0) | self._dead[:, None]
+        broken = symbols < 0 if lost is None else (symbols < 0) | lost
+        dead = _ever_since(self._dead, broken & real)
         answers = torch.where(dead | ~real, -1, symbols)
         wrong = real & (answers != truth)
         position = torch.arange(start, start + tokens.shape[1], device=tokens.device)
@@ -251,38 +333,10 @@ class _Run:
             executor=self._kernels.name,
         )
 
-    def _symbols(self, tokens: Tensor) -> Tensor:
-        """The last layer's symbols [B, t] int32; -1 where there is none."""
-        keys = [tokens]
-        for number, layer in enumerate(self._layers):
-            ids = _look_up(layer.route, keys)
-            readouts, self._states[number] = self._kernels.recurrent(
-                layer.tables, ids, self._states[number], storage=self._kernels.storage
-            )
-            keys = [ids, torch.where(ids >= 0, self._decode(layer, readouts), -1)]
-        return keys[-1]
 
-    def _decode(self, layer: LayerModel, readouts: Tensor) -> Tensor:
-        """The symbols [B, t] that readouts [B, t, H, V] stand for."""
-        batch, time, heads, columns = readouts.shape
-        rows = readouts.view(batch * time, heads, columns)
-        codes = [
-            _look_up(labels, [self._kernels.nearest(rows[:, h, : codebook.shape[1]], codebook).view(batch, time)])
-            for h, (codebook, labels) in enumerate(zip(layer.codebooks, layer.labels, strict=True))
-        ]
-        return codes[0] if layer.emit is None else _look_up(layer.emit, codes)
-
-
-def _look_up(table: Tensor, indices: list[Tensor]) -> Tensor:
-    """The entries (int32) of an n-dimensional table at n index tensors of one shape; -1 where an index is -1."""
-    flat = torch.zeros_like(indices[0], dtype=torch.int64)
-    known = torch.ones_like(indices[0], dtype=torch.bool)
-    for size, index in zip(table.shape, indices, strict=True):
-        known &= index >= 0
-        flat = flat * size + index.clamp(min=0)
-    if table.numel() == 0:
-        return torch.full_like(indices[0], -1, dtype=torch.int32)
-    return torch.where(known, table.view(-1)[flat], -1).int()
+def _ever_since(before: Tensor, event: Tensor) -> Tensor:
+    """Where `event` [B, t] holds or held, or `before` [B] did."""
+    return (event.cumsum(1, dtype=torch.int32) > 0) | before[:, None]
 
 
 def _choose(model: Model, device: torch.device, executor: str, storage: torch.dtype) -> _Kernels:
@@ -316,15 +370,23 @@ def _source(tokens: Tensor | TokenSource, length: int | None) -> tuple[TokenSour
     return tokens, tokens(0, 0).shape[0], length
 
 
-def _columns(layers: tuple[LayerModel, ...], batch: int, storage: torch.dtype) -> int:
-    """How many columns keep the largest buffer (the readouts, or int64 indices) near 512 MiB."""
-    number = torch.finfo(arithmetic(storage)).bits // 8
-    widest = max(layer.tables.shape[1] * layer.tables.shape[4] * number for layer in layers)
-    return max(1, _BUFFER_BYTES // max(1, batch * max(8, widest)))
-
-
-def _greatest(table: Tensor) -> int:
-    return int(table.max()) if table.numel() else -1
+def _columns(model: Model, batch: int, storage: torch.dtype) -> int:
+    """How many columns keep the live registers with a layer's readouts or an int64 index near 512 MiB."""
+    number, last = torch.finfo(arithmetic(storage)).bits // 8, model.last_reads()
+    made = [register for _, register, _, _ in model.tables() if register in last]
+    layers = dict(zip(model.inputs, model.layers, strict=True))
+    most = 8
+    for register in made:
+        layer = layers.get(register)
+        outputs = 0 if layer is None else layer.outputs
+        live = sum(r <= register + outputs and until >= register for r, until in last.items())
+        buffer = 8
+        if layer is not None:
+            _, heads, _, _, columns = layer.tables.shape
+            live += heads if layer.emit is not None else 0
+            buffer = max(8, heads * columns * number)
+        most = max(most, 4 * live + buffer)
+    return max(1, _BUFFER_BYTES // max(1, batch * most))
 
 
 def _bare(dtype: torch.dtype) -> str:

@@ -10,7 +10,7 @@ References: `statetrack.kernels.reference`, the definition of all three function
 """
 # Triton is untyped: a kernel's parameters have no annotation, and what it computes is unknown to the checker.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPossiblyUnboundVariable=false
 # S is the papers' letter for the state.
 # pyright: reportConstantRedefinition=false
 # ruff: noqa: F722
@@ -116,6 +116,7 @@ def tracker(
     if words & (words - 1) or words < 0:
         raise InvalidInput(f"words_per_program: got {words}, expected a power of two")
     absent = narrow.queries
+    units = absent if narrow.unit is None else _with_inverse(narrow.unit.to(exact))
     with torch.cuda.device_of(ids):
         _recurrent_kernel[(triton.cdiv(batch, words) * heads * parts,)](
             ids,
@@ -126,6 +127,7 @@ def tracker(
             absent if narrow.values is None else narrow.values,
             absent if narrow.bias is None else narrow.bias,
             absent if narrow.dense is None else narrow.dense,
+            units,
             first,
             last,
             readouts,
@@ -140,6 +142,7 @@ def tracker(
             WORDS=words,
             HAS_VALUES=narrow.values is not None,
             HAS_BIAS=narrow.bias is not None,
+            HAS_UNIT=narrow.unit is not None,
             DENSE=is_dense,
             BF16=storage is torch.bfloat16,
             num_warps=4 if words * elements > 1024 else 1,
@@ -215,6 +218,11 @@ def _words(programs: int, elements: int, batch: int) -> int:
     return max(1, min(wanted, 32 // elements, triton.next_power_of_2(batch)))
 
 
+def _with_inverse(unit: Tensor) -> Tensor:
+    """Units and their inverses [2, H], 0 for none: a compiled float32 division need not be exact, a product is."""
+    return torch.stack([unit, torch.where(unit > 0, 1.0 / unit, 0.0)])
+
+
 def _require(kernel: str, instead: str, **tensors: Tensor) -> None:
     """Refuse a machine without the kernels, and tensors that are not contiguous on one device that can run them."""
     available, why = is_available()
@@ -250,6 +258,7 @@ def _recurrent_kernel(
     values,
     bias,
     dense,
+    units,
     first,
     last,
     readouts,
@@ -264,6 +273,7 @@ def _recurrent_kernel(
     WORDS: constexpr,
     HAS_VALUES: constexpr,
     HAS_BIAS: constexpr,
+    HAS_UNIT: constexpr,
     DENSE: constexpr,
     BF16: constexpr,
 ):
@@ -281,6 +291,9 @@ def _recurrent_kernel(
     place = ((word * heads + head) * (K * V))[:, None, None] + cell
     S = tl.load(first + place, mask=in_state, other=0.0).to(exact)
     token = tl.load(ids + word * time, mask=word < batch, other=-1)
+    if HAS_UNIT:
+        unit = tl.load(units + head)
+        inverse = tl.load(units + heads + head)
     for t in range(time):
         # The next id is read here, a whole token before the loads that depend on it.
         ahead = tl.load(ids + word * time + tl.minimum(t + 1, time - 1), mask=word < batch, other=-1)
@@ -310,6 +323,12 @@ def _recurrent_kernel(
             if HAS_BIAS:
                 added = tl.load(bias + (site * (K * V))[:, None, None] + cell, mask=in_state, other=0.0)
                 fresh = fresh + added.to(exact)
+            if BF16:
+                # A head with a unit is rounded once a token, after the floor.
+                rounded = _as_bfloat16(fresh)
+                fresh = tl.where(unit > 0, fresh, rounded) if HAS_UNIT else rounded
+        if HAS_UNIT:
+            fresh = tl.where(unit > 0, unit * tl.floor(fresh * inverse), fresh)
             if BF16:
                 fresh = _as_bfloat16(fresh)
         S = tl.where(real[:, None, None], fresh, S)

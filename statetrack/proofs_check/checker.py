@@ -6,9 +6,10 @@ the automaton reaches, over the real numbers, and every step is a product of fac
 state). For each listed one and each token it computes the exact images (token and symbols below select each head's step
 and query, the step moves its matrix, the query reads it, the codebook names the readout, the codes give the symbol),
 refuses unless the last symbol is the automaton's next state, and lists the image: induction on the word's length.
-Numbers are coordinates over b_0..b_(m-1), multiplied by rules that hold for the real b_k: equal coordinates are equal
-reals, so columns may move one by one. The codebook is a function of the *real* readout because the b_k are a basis:
-Q(2cos(2π/N)) has degree φ(N)/2, b_k is a monic integer polynomial of degree k in b_1. Intervals decide signs.
+Coordinates over b_0..b_(m-1) multiply by rules true of the real b_k: equal coordinates are equal reals, so columns may
+move one by one. The codebook is a function of the *real* readout because the b_k are a basis: Q(2cos(2π/N)) has degree
+φ(N)/2, b_k is a monic integer polynomial of degree k in b_1. Intervals decide signs. In a head with a unit u, entries x
+after a step, all rational, become u·floor(x/u) before the readout: the theorem is then about that rounding arithmetic.
 *Theorem (span).* If `verify` accepts, then after every word qᵀH = readouts[state], and readouts of different states are
 at least the margin apart. *Proof.* v = (column j of H, one-hot of the state) moves by a linear map with each token. The
 image of each listed v is listed or a combination of listed ones, so their span holds every reached vector; and
@@ -22,7 +23,7 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -67,19 +68,20 @@ def verify(text: str, expect: str | None = None) -> dict[str, Any]:
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RecursionError, MemoryError) as error:
         raise Refused("certificate", f"{type(error).__name__}: {error}", "the format of docs/certificate.md") from error
     words = "non-empty word the answer is the automaton's state" if joint else "word the readout is that of the state"
-    facts = {"proved": f"after every {words}", "digest": digest, "kind": kind, "target": rule["target"]}
     heads = [(head.K, head.V) for layer in layers for head in layer.heads]
+    words += ", states being rounded down to units after every token" * ('"unit":' in canon)  # only a key reads so
+    facts = {"proved": f"after every {words}", "digest": digest, "kind": kind, "target": rule["target"]}
     return facts | {"symbols": letters, "states": states, "joint": joint, "heads": heads, "margins": margins}
 
 
-def main() -> int:
+def main(check: Callable[[str, str | None], dict[str, Any]] = verify) -> int:
     """The command line: 0 and a few lines on acceptance, 2 and one line on standard error on refusal."""
     parser = argparse.ArgumentParser(description="check a statetrack certificate with exact integers")
     parser.add_argument("file", help="a certificate as JSON")
     parser.add_argument("--expect", help="the digest that the certificate must have")
     options = parser.parse_args()
     try:
-        facts = verify(Path(options.file).read_text("utf-8"), options.expect)
+        facts = check(Path(options.file).read_text("utf-8"), options.expect)
         print("accepted", *(f"{key}: {value!a}" for key, value in facts.items()), sep="\n")
     except (Refused, OSError, ValueError) as error:
         print("refused:", *str(error).split(), file=sys.stderr)
@@ -133,9 +135,8 @@ class Field:
 
     def __init__(self, order: Any) -> None:
         need(type(order) is int and 0 < order <= 100_000, "conductor", order, "1 to 100000")
-        self.N: int = order
         self.primes = [p for p in range(2, order + 1) if order % p == 0 and all(p % d for d in range(2, isqrt(p) + 1))]
-        self.basis, self.value = cache(self.basis), cache(self.value)
+        self.N, self.basis, self.value = order, cache(self.basis), cache(self.value)
         self.m = max(1, order * prod(p - 1 for p in self.primes) // prod(self.primes) // 2)
 
     def basis(self, j: int) -> Sequence[tuple[int, int]]:
@@ -164,21 +165,17 @@ class Field:
         """Σ u_i v_i, canonical."""
         den, total = lcm(*[x[0] * y[0] for x, y in zip(u, v, strict=True)]), defaultdict[int, int](int)
         for (d, xs), (e, ys) in zip(u, v, strict=True):
-            for k, a in xs if ys else ():
-                for j, b in ys:
-                    for index, n in raw(k, j):
-                        for low, unit in ((index, 1),) if index < self.m else self.basis(index):
-                            total[low] += a * b * n * unit * (den // (d * e))
+            for (k, a), (j, b) in product(xs, ys):
+                for index, n in raw(k, j):
+                    for low, unit in ((index, 1),) if index < self.m else self.basis(index):
+                        total[low] += a * b * n * unit * (den // (d * e))
         divisor = gcd(den, *total.values())
         return den // divisor, tuple([(k, n // divisor) for k, n in sorted(total.items()) if n])
 
     def enclose(self, x: Num, bits: int) -> tuple[int, int]:
         """Integers lo <= 2^bits den x <= hi."""
-        lo = hi = 0
-        for k, n in x[1]:
-            ends = self.value(k, bits)
-            lo, hi = lo + n * ends[n < 0], hi + n * ends[n > 0]
-        return lo, hi
+        ends = [sorted([n * end for end in self.value(k, bits)]) for k, n in x[1]]
+        return sum([lo for lo, _ in ends]), sum([hi for _, hi in ends])
 
     def at_least(self, x: Num, y: Num, bits: int = 64) -> bool:
         """x >= y; equal numbers have equal coordinates, so the intervals of x - y exclude 0 in the end."""
@@ -227,7 +224,9 @@ class Head:
     """Exact maps; numbers for columns, matrices, readouts. With additive terms a column is kept as (column, e_j)."""
 
     def __init__(self, field: Field, rule: Any, data: Any) -> None:
-        self.field, self.labels = field, keys(data, "h0 steps derived queries labels")["labels"]
+        self.field, self.labels = field, keys(data, "h0 steps derived queries labels", "unit")["labels"]
+        self.floor = rational(data["unit"]) if "unit" in data else None
+        need(self.floor is None or (self.floor > 0 and not data["derived"]), "unit", data, "above 0, no derived steps")
         self.K, self.V = len(data["h0"][0]), len(data["h0"])
         more = self.V * any("b" in factor for step in data["steps"] for factor in step)
         self.unit: list[Row] = [(ZERO,) * i + (ONE,) + (ZERO,) * (self.K + more - 1 - i) for i in range(self.K + more)]
@@ -235,10 +234,9 @@ class Head:
         self.queries = [field.row(query, self.K) + (ZERO,) * more for query in data["queries"]]
         self.steps = [self.compose(rule, step) for step in data["steps"]]
         self.column, self.move, self.code = map(cache, (self.column, self.move, self.code))
-        self.derived: dict[int, tuple[int, int]] = {}
         for a, b, c in data["derived"]:
             need(self.after(self.steps[b], self.steps[c]) == self.steps[a], "derived", (a, b, c), "a is b after c")
-            self.derived[a] = b, c
+        self.derived: dict[int, tuple[int, int]] = {a: (b, c) for a, b, c in data["derived"]}
         marks = [row[self.K :] for row in self.unit[self.K :]] or [()] * self.V
         self.h0 = [field.row(column, self.K) + mark for column, mark in zip(data["h0"], marks, strict=True)]
         self.columns, self.readouts = Numbers(*dict.fromkeys(self.h0)), Numbers()
@@ -280,11 +278,16 @@ class Head:
         return list(total)
 
     def column(self, step: int, x: int) -> int:
-        """The number of a column's image."""
+        """The number of a column's image, rounded down to multiples of the unit where there is one."""
         if step in self.derived:
             b, c = self.derived[step]
             return self.column(b, self.column(c, x))
-        return self.columns[tuple([self.field.dot(row, self.columns.listed[x]) for row in self.steps[step]])]
+        old, u, number = self.columns.listed[x], self.floor, self.field.number
+        new = [self.field.dot(row, old) for row in self.steps[step]]
+        if u is not None:
+            need(not any(k for y in (*old, *new) for k, _ in y[1]), "entries of a head with a unit", new, "rationals")
+            new[: self.K] = [number(str(u * (Fraction(dict(t).get(0, 0), den) // u))) for den, t in new[: self.K]]
+        return self.columns[tuple(new)]
 
     def move(self, step: int, matrix: int) -> int:
         """The number of the matrix after a step."""
@@ -339,8 +342,8 @@ def check_closure(field: Field, layers: list[Layer], top: Any) -> tuple[int, lis
     found = {"joint": len(joints), "states": states, "codes": codes, "margin": claims["margin"]}
     good = all(h.labels is None or len(h.labels) == len(h.readouts) for h in heads)
     need(good and claims == found and [*map(len, claims["margin"])] == [*map(len, codes)], "claims", claims, found)
-    margins = [m for row in claims["margin"] for m in row]
-    return len(joints), [apart(field, h.readouts.listed, h.labels, m) for h, m in zip(heads, margins, strict=True)]
+    margins = zip(heads, [m for row in claims["margin"] for m in row], strict=True)
+    return len(joints), [apart(field, h.readouts.listed, h.labels, m) for h, m in margins]
 
 
 def check_span(field: Field, layers: list[Layer], top: Any) -> tuple[int, list[Fraction | None]]:
@@ -348,11 +351,10 @@ def check_span(field: Field, layers: list[Layer], top: Any) -> tuple[int, list[F
     (layer,), delta = layers, top["automaton"]["delta"]
     (head,), tokens = layer.heads, range(len(delta[0]))
     readouts = [field.row(row, head.V) for row in top["readouts"]]
-    good = len(head.queries) == 1 and layer.emit is None and head.labels is None and len(readouts) == len(delta)
+    good = len(head.queries) == 1 and layer.emit is head.labels is head.floor is None and len(readouts) == len(delta)
     need(good and sorted(layer.inputs) == [(t,) for t in tokens], "network", "other", "one query, an input each token")
     for j, column in enumerate(head.h0):
-        echelon: dict[int, dict[int, Fraction]] = {}
-        queue = [(column, top["automaton"]["start"])]
+        echelon, queue = dict[int, dict[int, Fraction]](), [(column, top["automaton"]["start"])]
         for h, s in queue:
             x = {i * field.m + k: Fraction(n, den) for i, (den, terms) in enumerate(h) for k, n in terms}
             x[len(h) * field.m + s] = Fraction(1)
@@ -362,17 +364,15 @@ def check_span(field: Field, layers: list[Layer], top: Any) -> tuple[int, list[F
                 x = {i: n for i in x.keys() | row.keys() if (n := x.get(i, 0) - scale * row.get(i, 0))}
             if x:
                 need(field.dot(head.queries[0], h) == readouts[s][j], "readout", f"column {j}", "the one of the state")
-                for t in tokens:
-                    step = head.steps[layer.inputs[t,][0][1]]
-                    queue.append((tuple([field.dot(row, h) for row in step]), delta[s][t]))
+                moved = [tuple([field.dot(row, h) for row in head.steps[layer.inputs[t,][0][1]]]) for t in tokens]
+                queue += zip(moved, delta[s], strict=True)
     return 0, [apart(field, readouts, None, keys(top["claims"], "margin")["margin"])]
 
 
 def apart(field: Field, rows: Sequence[Row], labels: Sequence[int] | None, claim: Any) -> Fraction | None:
     """The claimed margin; refused unless rows of different labels are so far apart (None: all labels are equal)."""
     codes, margin = labels or range(len(rows)), None if claim is None else rational(claim)
-    good = margin is None if len(set(codes)) < 2 else margin is not None and margin > 0
-    need(good, "margin", claim, "positive or null")
+    need((margin is None or margin > 0) and (margin is None) == (len({*codes}) < 2), "margin", claim, "> 0 or null")
     if margin is None:
         return None
     den, bits = lcm(*[x[0] for row in rows for x in row]), 64

@@ -3,15 +3,16 @@
 DOT: a state is a node, named by its ID; an edge label is a symbol, or several with commas between. Accepting states
 have shape doublecircle or doubleoctagon, or peripheries=2. The start is where the one edge with an empty label leads
 that comes from a node of shape none or point. A Moore machine has node labels `name|output` or `{name|output}`. A
-backslash takes the next character of a label as it is (`\\n`, `\\l`, `\\r` are line breaks); in an ID it does so
-only before a quote, a backslash or n. A missing edge follows the policy `missing`.
+Mealy machine has edge labels `in/out`, split at the first slash; no comma separates in them. A backslash takes the
+next character of a label as it is (`\\n`, `\\l`, `\\r` are line breaks); in an ID it does so only before a quote, a
+backslash or n. A missing edge follows the policy `missing`.
 
-JFLAP: type `fa`, states named by `name` (or by id), or type `moore`. An automaton with one edge for each symbol read
-keeps its names, and a missing edge follows the policy `missing`. With an empty `read`, a `read` of several letters (a
-word) or two edges on one symbol it is nondeterministic: what no path reads is rejected, the states are subsets and
-named 0, 1, ...
+JFLAP: type `fa`, states named by `name` (or by id), or type `moore` or `mealy` (`transout`). An automaton with one
+edge for each symbol read keeps its names, and a missing edge follows the policy `missing`. With an empty `read`, a
+`read` of several letters (a word) or two edges on one symbol an `fa` is nondeterministic: what no path reads is
+rejected, the states are subsets and named 0, 1, ...
 
-In both the alphabet is in order of first appearance.
+In both the alphabet is in order of first appearance. A Mealy machine becomes a Moore machine as `.mealy` says.
 
 Main definitions: `from_dot`, `to_dot`, `from_jff`, `to_jff`.
 
@@ -32,25 +33,28 @@ import pydot
 
 from statetrack.errors import InvalidAutomaton, InvalidFile
 
-from .automata import Dfa, MissingEdge, Output, from_table
+from .automata import Dfa, MissingEdge, Output
+from .mealy import Machine, within
 from .nfa import determinise
 
 _LEAVE = "is it truncated? write it again"
 _END = "statetrack_end"
 
 
-def from_dot(text: str, *, missing: MissingEdge = "error", where: str = "<DOT text>") -> Dfa:
+def from_dot(text: str, *, missing: MissingEdge = "error", max_states: int = 20000, where: str = "<DOT text>") -> Dfa:
     """The automaton of one digraph.
 
     Args:
         text: DOT, in the dialect of this module.
-        missing: what an absent edge means, as in `from_table`.
+        missing: what an absent edge means, as in `from_table` and `from_mealy`.
+        max_states: bound on the states.
         where: what messages call the text.
 
     Raises:
         InvalidFile: not DOT, not one digraph, no start or several, an edge without a symbol, two edges from one state
-            on one symbol, a Mealy machine.
+            on one symbol, outputs on some edges only or on edges and states.
         InvalidAutomaton: what `from_table` refuses.
+        BudgetExceeded: more than `max_states` states.
 
     >>> from_dot('digraph { i [shape=none]; i -> q; q -> r -> q [label="a, b"]; r [shape=doublecircle] }').run("ab")
     (True, False)
@@ -59,16 +63,20 @@ def from_dot(text: str, *, missing: MissingEdge = "error", where: str = "<DOT te
     graph.add(_parse_dot(text, where), {}, {})
     arrows = graph.arrows()
     edges: dict[tuple[str, str], str] = {}
+    said: dict[tuple[str, str], Output] = {}
     for source, to, attributes in graph.edges:
         if source in arrows:
             continue
-        for symbol in _symbols(attributes.get("label", ""), f"edge {source!r} -> {to!r}", where):
+        for symbol, output in _symbols(attributes.get("label", ""), f"edge {source!r} -> {to!r}", where):
             if (source, symbol) in edges:
                 raise InvalidFile(where, f"two edges from state {source!r} on symbol {symbol!r}", "keep one of them")
             edges[source, symbol] = to
+            if output is not None:
+                said[source, symbol] = output
     start = _only([to for source, to, _ in graph.edges if source in arrows], where)
     states = {name: attributes for name, attributes in graph.nodes.items() if name not in arrows}
-    return _table(where, list(states), start, edges, _dot_outputs(states, where), missing)
+    machine = Machine(_alphabet(edges), list(states), start, edges, _dot_outputs(states, where), said)
+    return machine.to_dfa(where, missing=missing, max_states=max_states)
 
 
 def to_dot(dfa: Dfa) -> str:
@@ -104,45 +112,57 @@ def from_jff(
     max_states: int = 20000,
     where: str = "<JFLAP text>",
 ) -> Dfa:
-    """The automaton of a JFLAP file of type fa or moore.
+    """The automaton of a JFLAP file of type fa, moore or mealy.
 
     Args:
         text: XML.
         missing: what an absent edge of a deterministic automaton means, as in `from_table`.
         token: a `read` of several letters is one symbol, not a word.
-        max_states: bound on the subset construction.
+        max_states: bound on the states, and on those of the subset construction.
         where: what messages call the text.
 
     Raises:
-        InvalidFile: not XML, another type, no start or several, a transition without its parts, a Moore machine that
-            is not deterministic or lacks an output.
+        InvalidFile: not XML, another type, a state's id that stands twice, no start or several, a transition without
+            its parts, a Moore or Mealy machine that is not deterministic or lacks an output.
         InvalidAutomaton: a transition from or to no state; what `from_table` refuses.
-        BudgetExceeded: more than `max_states` subsets.
+        BudgetExceeded: more than `max_states` states or subsets.
     """
+    kind, body = _jff_body(text, where)
+    nodes: dict[str, ET.Element] = {}
+    for node in body.findall("state"):
+        if nodes.setdefault(node.get("id", ""), node) is not node:
+            raise InvalidFile(where, f"state id {node.get('id', '')!r} stands twice", "give each state its own id")
+    names = {key: node.get("name") or key for key, node in nodes.items()}
+    start = _only([key for key, node in nodes.items() if node.find("initial") is not None], where)
+    moves = dict.fromkeys(_moves(body, names, kind, where))
+    edges = {(names[source], read): names[to] for source, read, to, _ in moves}
+    if len(edges) < len(moves) or not all(read and (token or len(read) == 1) for _, read, _, _ in moves):
+        if kind == "fa":
+            within(len(nodes), max_states, where)
+            return _subsets(nodes, start, [move[:3] for move in moves], token, max_states)
+        reason = f"a {kind.capitalize()} machine with an empty read, a word or two edges on one symbol"
+        raise InvalidFile(where, reason, "make it deterministic; --token keeps a read of several letters whole")
+    said: dict[tuple[str, str], Output] = {}
+    if kind == "mealy":
+        said = {(names[source], read): output for source, read, _, output in moves}
+    outputs = _jff_outputs(nodes, names, kind, where)
+    machine = Machine(_alphabet(edges), list(names.values()), names[start], edges, outputs, said)
+    return machine.to_dfa(where, missing=missing, max_states=max_states)
+
+
+def _jff_body(text: str, where: str) -> tuple[str, ET.Element]:
+    """The type of a JFLAP file and the element that holds its states."""
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
         line, column = error.position
         raise InvalidFile(where, f"not valid XML at line {line}, column {column + 1} ({error.msg})", _LEAVE) from None
     kind = (root.findtext("type") or "").strip()
-    if root.tag != "structure" or kind not in ("fa", "moore"):
-        what = "a Mealy machine is not read yet" if kind == "mealy" else f"<{root.tag}> of type {kind!r} is not read"
-        raise InvalidFile(where, what, "give a JFLAP file of type fa or moore (the equivalent Moore machine)")
+    if root.tag != "structure" or kind not in ("fa", "moore", "mealy"):
+        reason = f"<{root.tag}> of type {kind!r} is not read"
+        raise InvalidFile(where, reason, "give a JFLAP file of type fa, moore or mealy")
     body = root.find("automaton")
-    body = root if body is None else body
-    nodes = {node.get("id", ""): node for node in body.findall("state")}
-    names = {key: node.get("name") or key for key, node in nodes.items()}
-    start = _only([key for key, node in nodes.items() if node.find("initial") is not None], where)
-    moves = dict.fromkeys(_moves(body, names, where))
-    edges = {(names[source], read): names[to] for source, read, to in moves}
-    plain = len(edges) == len(moves) and all(read and (token or len(read) == 1) for _, read, _ in moves)
-    if kind == "moore" or plain:
-        if not plain:
-            reason = "a Moore machine with an empty read, a word or two edges on one symbol"
-            raise InvalidFile(where, reason, "make it deterministic; --token keeps a read of several letters whole")
-        outputs = _jff_outputs(nodes, names, kind, where)
-        return _table(where, list(names.values()), names[start], edges, outputs, missing)
-    return _subsets(nodes, start, moves, token, max_states)
+    return kind, root if body is None else body
 
 
 def _subsets(
@@ -260,6 +280,8 @@ def _statements(graph: Mapping[str, object]) -> list[tuple[str, str, Mapping[str
 
 def _parse_dot(text: str, where: str) -> Mapping[str, object]:
     """The one digraph that pydot finds; an empty graph behind it shows that pydot came to the end of the text."""
+    if not text.strip():
+        raise InvalidFile(where, "it is empty", "write one digraph")
     graphs, _ = _pydot(f"{text}\ndigraph {_END} {{}}\n")
     if not graphs or graphs[-1].get("name") != _END:
         graphs, said = _pydot(text)
@@ -320,18 +342,20 @@ def _plain(piece: str) -> str:
     )
 
 
-def _symbols(label: str, edge: str, where: str) -> Iterator[str]:
+def _symbols(label: str, edge: str, where: str) -> Iterator[tuple[str, str | None]]:
+    """The symbols of an edge's label, each with what a Mealy machine says on it."""
     if label.startswith("<"):
         raise InvalidFile(where, f"{edge} has an HTML label", "write the symbol in quotes")
     raw = label[1:-1] if label.startswith('"') else label
-    pieces = _split(raw, ",")
-    for piece in [raw] if raw.strip() == "," else pieces:
-        if len(_split(piece, "/")) > 1 and _plain(_split(piece, "/")[0]):
-            reason = f"{edge} has the label {raw!r}: a Mealy machine is not read yet"
-            raise InvalidFile(where, reason, "give the equivalent Moore machine, with node labels name|output")
-        if not _plain(piece):
+    pieces = [raw] if raw.strip() == "," else _split(raw, ",")
+    found: list[tuple[str, str | None]] = [(_plain(piece), None) for piece in pieces]
+    if any(len(parts) > 1 and _plain(parts[0]) for parts in (_split(piece, "/") for piece in pieces)):
+        first, *rest = _split(raw, "/")
+        found = [(_plain(first), _plain("/".join(rest)))]
+    for symbol, output in found:
+        if not symbol:
             raise InvalidFile(where, f"{edge} has no symbol in its label {raw!r}", 'write [label="symbol"]')
-        yield _plain(piece)
+        yield symbol, output
 
 
 def _dot_outputs(states: Mapping[str, Mapping[str, str]], where: str) -> dict[str, Output]:
@@ -355,19 +379,22 @@ def _dot_outputs(states: Mapping[str, Mapping[str, str]], where: str) -> dict[st
     return outputs
 
 
-def _moves(body: ET.Element, names: Mapping[str, str], where: str) -> Iterator[tuple[str, str, str]]:
+def _moves(body: ET.Element, names: Mapping[str, str], kind: str, where: str) -> Iterator[tuple[str, str, str, str]]:
+    """From, read, to and (of a Mealy machine) transout of each transition."""
+    tags = ("from", "to", "read", "transout") if kind == "mealy" else ("from", "to", "read")
     for place, edge in enumerate(body.findall("transition"), 1):
-        source, to, read = (edge.findtext(tag) for tag in ("from", "to", "read"))
-        if source is None or to is None or read is None:
-            raise InvalidFile(
-                where, f"transition {place} lacks from, to or read", "write all three; an empty read is <read/>"
-            )
+        found = [edge.findtext(tag) for tag in tags]
+        lacking = [tag for tag, value in zip(tags, found, strict=True) if value is None]
+        if lacking:
+            reason = f"transition {place} lacks {', '.join(lacking)}"
+            raise InvalidFile(where, reason, "write all of them; an empty read is <read/>")
+        source, to, read, *output = [value or "" for value in found]
         for key in (source.strip(), to.strip()):
             if key not in names:
                 raise InvalidAutomaton(
                     f"{where}: transition {place}: no state has the id {key!r}; correct it", state=key
                 )
-        yield source.strip(), read, to.strip()
+        yield source.strip(), read, to.strip(), "".join(output)
 
 
 def _jff_outputs(nodes: Mapping[str, ET.Element], names: Mapping[str, str], kind: str, where: str) -> dict[str, Output]:
@@ -399,16 +426,5 @@ def _is_moore(dfa: Dfa) -> bool:
     return True in kinds
 
 
-def _table(
-    where: str,
-    states: Sequence[str],
-    start: str,
-    edges: Mapping[tuple[str, str], str],
-    outputs: Mapping[str, Output],
-    missing: MissingEdge,
-) -> Dfa:
-    try:
-        alphabet = list(dict.fromkeys(symbol for _, symbol in edges))
-        return from_table(alphabet, states, start, edges, outputs, missing=missing)
-    except InvalidAutomaton as error:
-        raise InvalidAutomaton(f"{where}: {error}", state=error.state, symbol=error.symbol) from None
+def _alphabet(edges: Mapping[tuple[str, str], str]) -> list[str]:
+    return list(dict.fromkeys(symbol for _, symbol in edges))

@@ -3,8 +3,8 @@
 Products compose right to left: (a b)(i) = a(b(i)), so that after the letters x_1, ..., x_t the group's word problem
 is in state x_t ... x_1, the newest letter leftmost.
 
-Main definitions: `Group`, `named_group`, `permutation_group`, `parse_generators`, `word_problem`, `transition_group`,
-`GroupShape`, `recognise`.
+Main definitions: `Group`, `named_group`, `canonical_name`, `permutation_group`, `parse_generators`, `word_problem`,
+`transition_group`, `GroupShape`, `recognise`.
 
 Main results: `recognise` gives an explicit isomorphism with a cyclic, dihedral or polyhedral group, through generators
 that satisfy its von Dyck presentation in a group of its order.
@@ -29,6 +29,10 @@ from .automata import Dfa, reachable
 
 Permutation = tuple[int, ...]
 DEFAULT_MAX_ORDER = 100_000
+# A group's elements are listed as a table with an entry for each point: 10^8 entries take 400 MB. The bound grows with
+# `max_order`, so that its flag raises both.
+_MAX_ENTRIES = 100_000_000
+_ENTRIES_PER_ELEMENT = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,11 @@ class Group:
     def degree(self) -> int:
         """Number of points."""
         return int(self.elements.shape[1])
+
+    @cached_property
+    def shape(self) -> GroupShape | None:
+        """The rotation group that this one is isomorphic to, found once; None if there is none."""
+        return _recognise(self)
 
     @cached_property
     def _codes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.intp]]:
@@ -132,7 +141,10 @@ def permutation_group(
     labels: Mapping[Permutation, str] | None = None,
     max_order: int = DEFAULT_MAX_ORDER,
 ) -> Group:
-    """The group that permutations of one degree generate; BudgetExceeded past `max_order`."""
+    """The group that permutations of one degree generate.
+
+    BudgetExceeded past `max_order`, and past 10^8 entries (or 1,000 `max_order`) of the table elements by points.
+    """
     degree = max((len(g) for g in generators), default=1)
     for g in generators:
         if any(type(i) is not int for i in g) or sorted(g) != list(range(degree)):
@@ -146,15 +158,32 @@ def permutation_group(
 def _closure(generators: Sequence[Permutation], degree: int, max_order: int) -> list[Permutation]:
     one = tuple(range(degree))
     found, seen = [one], {one}
+    most_rows = _most_entries(max_order) // degree
     for h in found:
         for g in generators:
             image = tuple([g[i] for i in h])
             if image not in seen:
                 if len(found) >= max_order:
                     raise BudgetExceeded("group elements", max_order, "--max-order")
+                if len(found) >= most_rows:
+                    _check_entries("generated permutations", len(found) + 1, degree, max_order)
                 seen.add(image)
                 found.append(image)
     return found
+
+
+def _most_entries(max_order: int) -> int:
+    return max(_MAX_ENTRIES, _ENTRIES_PER_ELEMENT * max_order)
+
+
+def _check_entries(name: str, order: int, degree: int, max_order: int) -> None:
+    """BudgetExceeded, before anything is allocated, for a table of elements that would fill the memory."""
+    if order * degree > _most_entries(max_order):
+        raise BudgetExceeded(
+            f"entries in the table of elements ({name}: {order:,} elements on {degree:,} points)",
+            _most_entries(max_order),
+            "--max-order, or name a smaller group",
+        )
 
 
 def parse_generators(text: str) -> tuple[Permutation, ...]:
@@ -213,9 +242,29 @@ def named_group(name: str, *, max_order: int = DEFAULT_MAX_ORDER) -> Group:
     groups = tuple(_one_named(part, name, max_order) for part in parts)
     if len(groups) == 1:
         return groups[0]
-    if math.prod(g.order for g in groups) > max_order:
+    order, whole = math.prod(g.order for g in groups), "x".join(parts)
+    if order > max_order:
         raise BudgetExceeded("group elements", max_order, "--max-order")
-    return direct_product(name.strip(), groups)
+    _check_entries(whole, order, sum(g.degree for g in groups), max_order)
+    return direct_product(whole, groups)
+
+
+def canonical_name(text: str) -> str | None:
+    """The group name that a text is but for its case and the blanks in it; None if it is none.
+
+    >>> canonical_name("z2 X s3"), canonical_name("q9"), canonical_name("abc")
+    ('Z2xS3', None, None)
+    """
+    parts = [part.strip().upper() for part in re.split(r"[xX×]", text.strip())]
+    return "x".join(parts) if all(_parsed(part) for part in parts) else None
+
+
+def _parsed(part: str) -> tuple[str, int] | None:
+    """Family and number of one group name, C read as Z; None if it is no name."""
+    match = re.fullmatch(r"([ZCDSAQ])([0-9]{1,9})", part)
+    if not match or int(match[2]) < 1 or (match[1] == "Q" and (int(match[2]) < 8 or int(match[2]) % 4)):
+        return None
+    return match[1].replace("C", "Z"), int(match[2])
 
 
 def direct_product(name: str, factors: Sequence[Group]) -> Group:
@@ -237,30 +286,28 @@ def direct_product(name: str, factors: Sequence[Group]) -> Group:
 
 
 def _one_named(part: str, whole: str, max_order: int) -> Group:
-    match = re.fullmatch(r"([ZCDSAQ])([0-9]{1,9})", part)
-    n = int(match[2]) if match else 0
-    kind = match[1].replace("C", "Z") if match else ""
-    order = {"Z": n, "D": 2 * n, "Q": n}.get(kind, math.factorial(min(n, 12)) // (2 if kind == "A" and n > 1 else 1))
-    if not match or n < 1 or (kind == "Q" and (n < 8 or n % 4)):
+    parsed = _parsed(part)
+    if parsed is None:
         known = ", ".join(text.split(":")[0] for text in NAMED.values())
+        near = canonical_name(whole)
         raise UnknownGroup(
             f"unknown group {part!r} in {whole!r}: know {known} and products like Z2xS3 (see 'statetrack groups'); "
-            f"a regular expression of that look is written regex:{whole}"
+            + (f"write {near} for the group; " if near else "")
+            + f"a regular expression of that look is written regex:{whole}"
         )
+    kind, n = parsed
+    order = {"Z": n, "D": 2 * n, "Q": n}.get(kind, math.factorial(min(n, 12)) // (2 if kind == "A" and n > 1 else 1))
     if order > max_order:
         raise BudgetExceeded(
             f"group elements ({part} has order {order if n <= 12 or kind in 'ZDQ' else f'{n}!'})",
             max_order,
             "--max-order",
         )
+    _check_entries(part, order, n, max_order)
     if kind == "Z":
-        turn = tuple((i + 1) % n for i in range(n))
-        shifts = (np.arange(n)[:, None] + np.arange(n)) % n
-        return (
-            Group(part, shifts.astype(np.int32), tuple(str(k) for k in range(n)), (1,) if n > 1 else (0,))
-            if turn
-            else _trivial()
-        )
+        points = np.arange(n, dtype=np.int32)
+        shifts = (points[:, None] + points) % np.int32(n)
+        return Group(part, shifts, tuple(str(k) for k in range(n)), (1,) if n > 1 else (0,))
     if kind == "D":
         return _dihedral(part, n)
     if kind == "Q":
@@ -276,10 +323,6 @@ def _one_named(part: str, whole: str, max_order: int) -> Group:
     three = (1, 2, 0, *range(3, n))
     other = turn if n % 2 else (0, *((i % (n - 1)) + 1 for i in range(1, n)))
     return permutation_group(part, [three] if n == 3 else [three, other], max_order=max_order)
-
-
-def _trivial() -> Group:
-    return permutation_group("Z1", [(0,)])
 
 
 def _dihedral(name: str, n: int) -> Group:
@@ -311,18 +354,11 @@ def _dicyclic(name: str, n: int) -> Group:
                 images[number(ell, f)] = number(total, (e + f) % 2)
         return tuple(images)
 
-    quaternion = {
-        (0, 0): "1",
-        (1, 0): "i",
-        (2, 0): "-1",
-        (3, 0): "-i",
-        (0, 1): "j",
-        (1, 1): "k",
-        (2, 1): "-j",
-        (3, 1): "-k",
-    }
+    names = "1", "i", "-1", "-i", "j", "k", "-j", "-k"
     labels = {
-        left(k, e): quaternion[k, e] if n == 2 else f"a{k}" + ("b" if e else "") for k in range(size) for e in range(2)
+        left(k, e): names[number(k, e)] if n == 2 else f"a{k}" + ("b" if e else "")
+        for k in range(size)
+        for e in range(2)
     }
     return permutation_group(name, [left(1, 0), left(0, 1)], labels=labels)
 
@@ -337,7 +373,7 @@ def word_problem(group: Group, letters: Sequence[int]) -> Dfa:
 def transition_group(dfa: Dfa, *, max_order: int = DEFAULT_MAX_ORDER) -> tuple[Group, tuple[int, ...]] | None:
     """The group of a permutation automaton (acting on its states) and the element of each letter.
 
-    None if the order passes `max_order` or some letter is not a bijection.
+    None if the order passes `max_order`, the elements take too large a table, or some letter is not a bijection.
     """
     if not dfa.is_permutation():
         return None
@@ -370,6 +406,10 @@ class GroupShape:
 
 def recognise(group: Group) -> GroupShape | None:
     """The rotation group that this group is isomorphic to, with the isomorphism's generators, or None."""
+    return group.shape
+
+
+def _recognise(group: Group) -> GroupShape | None:
     n = group.order
     orders = [group.element_order(g) for g in range(n)]
     if n in orders:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from statetrack.errors import BudgetExceeded
 
-from .arrays import AffineMap, Matrix, Vector, VectorSet
+from .arrays import AffineMap, Integers, Matrix, Vector, VectorSet, canonical
 from .fields import Field
 
 Ids = NDArray[np.int32]
@@ -42,6 +43,7 @@ class Orbit:
         start: the columns of H_0.
         steps: the maps; a step with `product` (b, c) is computed as b after c, without algebra of its own.
         max_columns, max_states: budgets; BudgetExceeded past them.
+        unit: u > 0 floors every entry of an image to a multiple of u; only over the rationals.
     """
 
     def __init__(
@@ -52,9 +54,11 @@ class Orbit:
         *,
         max_columns: int = 1 << 20,
         max_states: int = 5_000_000,
+        unit: Fraction | None = None,
     ) -> None:
         self.field, self.steps, self.width = field, tuple(steps), len(start)
-        self.max_states = max_states
+        self.max_states, self.unit = max_states, unit
+        assert unit is None or (unit > 0 and field.degree == 1)
         self.columns = VectorSet(field, len(start[0]), max_columns)
         self._affine: dict[tuple[int, int], AffineMap] = {}
         self._column_table: dict[tuple[int, int], Ids] = {}
@@ -137,7 +141,8 @@ class Orbit:
             if key not in self._affine:
                 offset = chosen.offset[column] if chosen.offset is not None else None
                 self._affine[key] = AffineMap(self.field, chosen.matrix, offset)
-            table[wanted] = self.columns.add(*self._affine[key].apply(*self.columns.batch(wanted)))
+            moved = self._affine[key].apply(*self.columns.batch(wanted))
+            table[wanted] = self.columns.add(*(moved if self.unit is None else _floored(*moved, self.unit)))
             images = table[ids]
         self._column_table[key] = table
         return images
@@ -158,6 +163,12 @@ class Orbit:
                 keys.append(key)
             numbers.append(number)
         return np.array(numbers, dtype=np.int32)
+
+
+def _floored(dens: Integers, ints: Integers, unit: Fraction) -> tuple[Integers, Integers]:
+    """u·floor(x/u) of rational vectors given by denominators and numerators."""
+    steps = ints * unit.denominator // (dens * unit.numerator)[:, None]
+    return canonical(np.full_like(dens, unit.denominator), steps * unit.numerator)
 
 
 def _grown(table: Ids, size: int) -> Ids:

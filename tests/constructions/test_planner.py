@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from statetrack.constructions.compiler import compile_source
@@ -60,9 +62,12 @@ def test_a_period_that_only_a_product_of_letters_has_is_found() -> None:
     assert witness_period(source, word) == 3
 
 
-def test_a_2_group_that_is_not_elementary_has_no_construction_but_no_refutation() -> None:
-    with pytest.raises(NoConstruction, match="tower"):
-        compile_source("Z4", "diag[-1,1]")
+@pytest.mark.parametrize(("name", "bits"), [("Z4", 2), ("D4", 3), ("Q8", 3), ("Z8", 3), ("Z2xZ4", 3)])
+def test_a_2_group_that_is_not_elementary_is_a_tower_of_signs(name: str, bits: int) -> None:
+    made = compile_source(name, "diag[-1,1]")
+    assert (made.plan.construction, sum(map(sum, made.dims))) == ("tower", bits)
+    word = random.Random(0).choices(made.source.dfa.alphabet, k=200)
+    assert made.run(word) == made.source.dfa.run(word)
 
 
 def test_a_cycling_letter_of_a_merging_automaton_is_enough_for_a_refusal() -> None:
@@ -86,7 +91,7 @@ def test_a_period_hidden_in_the_monoid_of_a_merging_automaton_is_found() -> None
 
 def test_limits_are_told_with_what_the_best_construction_needs() -> None:
     with pytest.raises(NoConstruction, match="dimension 5 and 4 factors"):
-        compile_source("S5", "deltaproduct", max_factors=3)
+        compile_source("S5", "deltaproduct", max_factors=3, construction="permutation")
     with pytest.raises(NoConstruction, match="dimension 4 and 1 factors"):
         compile_source("S4", "ckda", max_dim=2, construction="quaternion")
 

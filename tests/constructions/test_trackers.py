@@ -138,18 +138,25 @@ def test_swaps_are_as_many_as_points_minus_cycles_and_in_the_right_order() -> No
         assert all(isinstance(f, Factor) and f.beta == 2 for f in head.steps[step])
 
 
-def test_an_automaton_with_merging_letters_is_built_where_a_construction_is_known() -> None:
-    for target in ("ckda", "deltanet", "gdn", "kda"):
-        with pytest.raises(NoConstruction, match=r"sends states.*--target unconstrained"):
-            compile_source("(ab)*", target)
-    for target, construction, dims in (
+@pytest.mark.parametrize(
+    ("target", "construction", "dims"),
+    [
         ("unconstrained", "dense", ((3,),)),
-        ("ckda-wide", "wide-blocks", ((2,), (4,), (3,))),
-        ("deltaproduct", "cascade", ((4,), (2,))),
-    ):
-        made = compile_source("(ab)*", target)
-        assert (made.plan.construction, made.dims) == (construction, dims)
-        assert [made.run(w)[-1] for w in ("ab", "abab", "aba", "ba", "abb")] == [True, True, False, False, False]
+        ("ckda", "partial", ((2,),)),
+        ("kda", "partial", ((2,),)),
+        ("deltaproduct", "partial", ((2,),)),
+        ("deltanet", "cascade", ((1,), (2, 2), (1,))),
+        ("gdn", "cascade", ((1,), (2, 2), (1,))),
+        ("diag[0,1]", "cascade", ((1,), (1,))),
+        ("deltanet[0,1]", "cascade", ((1,), (1,))),
+    ],
+)
+def test_an_automaton_with_merging_letters_is_built_the_cheapest_way(
+    target: str, construction: str, dims: tuple[tuple[int, ...], ...]
+) -> None:
+    made = compile_source("(ab)*", target)
+    assert (made.plan.construction, made.dims) == (construction, dims)
+    assert [made.run(w)[-1] for w in ("ab", "abab", "aba", "ba", "abb")] == [True, True, False, False, False]
 
 
 def test_a_permutation_automaton_uses_its_group_where_that_is_smaller() -> None:

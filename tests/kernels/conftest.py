@@ -23,7 +23,10 @@ def _draw(choices: tuple[float, ...], shape: tuple[int, ...], generator: torch.G
 
 @pytest.fixture
 def make_tables() -> MakeTables:
-    """Random tables: one-hot keys and small integers (`exact`), or unit keys and real numbers."""
+    """Random tables: one-hot keys and small integers (`exact`), or unit keys and real numbers.
+
+    With units, exact tables halve the state and add quarters in the heads that have one.
+    """
 
     def make(
         factors: int,
@@ -36,6 +39,7 @@ def make_tables() -> MakeTables:
         bias: bool = False,
         dense: bool = False,
         exact: bool = False,
+        unit: tuple[float, ...] | None = None,
         seed: int = 0,
     ) -> LayerTables:
         generator = torch.Generator().manual_seed(seed)
@@ -58,15 +62,27 @@ def make_tables() -> MakeTables:
             ]
             matrix = matrix.view(ids, heads, rows, rows)
         steps = 1 if dense else factors
+        betas = _draw((0.0, 1.0, 2.0), (ids, heads, factors), generator)
+        gate = _draw(gates, (ids, heads, factors, rows), generator)
+        queries, state = numbers(ids, heads, rows), numbers(heads, rows, columns)
+        written = numbers(ids, heads, factors, columns) if values and not dense else None
+        added = numbers(ids, heads, steps, rows, columns) if bias else None
+        if exact and unit is not None and added is not None:
+            betas, floored = betas.clamp(max=1), torch.tensor(unit) > 0
+            for table in (gate, matrix):
+                table[:, floored] *= 0.5
+            added[:, floored] *= 0.25
+            added[:, ~floored] = 0.0
         return LayerTables(
             keys=keys,
-            betas=_draw((0.0, 1.0, 2.0), (ids, heads, factors), generator),
-            gates=_draw(gates, (ids, heads, factors, rows), generator),
-            queries=numbers(ids, heads, rows),
-            state=numbers(heads, rows, columns),
-            values=numbers(ids, heads, factors, columns) if values and not dense else None,
-            bias=numbers(ids, heads, steps, rows, columns) if bias else None,
+            betas=betas,
+            gates=gate,
+            queries=queries,
+            state=state,
+            values=written,
+            bias=added,
             dense=matrix if dense else None,
+            unit=None if unit is None else torch.tensor(unit, dtype=torch.float64),
         )
 
     return make

@@ -31,19 +31,20 @@ def to_storage(x: Numbers, storage: torch.dtype) -> Numbers:
 
 
 def loop(tables: LayerTables, ids: torch.Tensor, storage: torch.dtype) -> tuple[Numbers, Numbers]:
-    """The recurrence in float64, one number after another, with the state rounded to `storage`."""
+    """The recurrence in float64, one number after another, with the state rounded to `storage`, or floored first."""
     named = {name: to_storage(table.numpy().copy(), storage) for name, table in tables.named().items()}
     _, heads, factors, rows, columns = tables.shape
     batch, time = ids.shape
     readouts = np.zeros((batch, time, heads, columns))
     states = np.repeat(named["state"][None], batch, axis=0)
+    units = named.get("unit", np.zeros(heads))
     for b, t, h in np.ndindex(batch, time, heads):
         i, S = int(ids[b, t]), states[b, h]
         if i < 0:
             continue
         if "dense" in named:
             moved = named["dense"][i, h] @ S + (named["bias"][i, h, 0] if "bias" in named else 0.0)
-            S[:] = to_storage(moved, storage)
+            S[:] = moved if units[h] else to_storage(moved, storage)
         for j in range(0 if "dense" in named else factors):
             k, beta = named["keys"][i, h, j], named["betas"][i, h, j]
             moved = np.zeros((rows, columns))
@@ -53,7 +54,9 @@ def loop(tables: LayerTables, ids: torch.Tensor, storage: torch.dtype) -> tuple[
                 moved[:, c] = gated + beta * (aim - float(k @ gated)) * k
                 if "bias" in named:
                     moved[:, c] += named["bias"][i, h, j, :, c]
-            S[:] = to_storage(moved, storage)
+            S[:] = moved if units[h] else to_storage(moved, storage)
+        if units[h]:
+            S[:] = to_storage(units[h] * np.floor(S / units[h]), storage)
         readouts[b, t, h] = S.T @ named["queries"][i, h]
     return readouts, states
 
@@ -146,6 +149,57 @@ def test_the_state_is_rounded_after_every_factor(make_tables: MakeTables) -> Non
     ids = torch.zeros(1, 64, dtype=torch.int64)
     assert float(recurrent(tables, ids, storage=torch.bfloat16)[1]) == 1.0
     assert float(recurrent(tables, ids, storage=torch.float32)[1]) == 1.125
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("factors", [0, 1, 3])
+def test_a_head_with_a_unit_floors_its_state(
+    make_tables: MakeTables, factors: int, dense: bool, storage: torch.dtype
+) -> None:
+    tables = make_tables(factors, 2, 2, bias=True, dense=dense, exact=True, seed=4, unit=(0.0, 0.5))
+    ids = some_ids(4, 40, 5)
+    readouts, state = recurrent(tables, ids, storage=storage)
+    expected, last = loop(tables, ids, torch.float64)
+    assert np.array_equal(readouts.double().numpy(), expected)
+    assert np.array_equal(state.double().numpy(), last)
+    plain, _ = recurrent(replace(tables, unit=None), ids, storage=storage)
+    assert torch.equal(plain[:, :, 0], readouts[:, :, 0])
+    assert factors == 0 or not torch.equal(plain[:, :, 1], readouts[:, :, 1])
+    halves = recurrent(tables, ids[:, :9], storage=storage)
+    assert torch.equal(recurrent(tables, ids[:, 9:], halves[1], storage=storage)[0], readouts[:, 9:])
+
+
+@pytest.mark.parametrize("factors", [1, 3])
+def test_the_floor_comes_before_the_rounding_to_storage(make_tables: MakeTables, factors: int) -> None:
+    # bfloat16 rounds 257.5 to 258, and its floor is 256; factors that only pad must not round in between.
+    tables = make_tables(factors, 1, 1, ids=1, heads=1, values=False, bias=True, exact=True)
+    added = torch.zeros_like(tables.keys[..., None])
+    added[0, 0, 0] = 1.5
+    state = torch.full((1, 1, 1), 256.0, dtype=torch.float64)
+    tables = replace(
+        tables, betas=0 * tables.betas, gates=0 * tables.gates + 1, bias=added, state=state, unit=torch.tensor([2.0])
+    )
+    ids = torch.zeros(1, 1, dtype=torch.int64)
+    assert float(recurrent(tables, ids, storage=torch.bfloat16)[1]) == 256
+    assert float(recurrent(replace(tables, unit=None), ids, storage=torch.bfloat16)[1]) == 258
+
+
+@pytest.mark.parametrize("unit", [-1.0, 0.75, 2.0**-127, 2.0**127, torch.nan, torch.inf])
+def test_a_unit_that_is_no_power_of_two_is_refused(make_tables: MakeTables, unit: float) -> None:
+    with pytest.raises(InvalidInput, match=r"unit holds 0, .*, expected 0 or powers of two"):
+        make_tables(1, 1, 1, unit=(0.0, unit))
+    with pytest.raises(InvalidInput, match=r"unit has shape \(1,\), expected \(2,\); keys has dtype torch.int64"):
+        replace(make_tables(1, 1, 1), unit=torch.ones(1), keys=torch.zeros(5, 2, 1, 1, dtype=torch.int64))
+
+
+def test_units_at_the_ends_of_the_range_are_exact(make_tables: MakeTables) -> None:
+    for unit in (2.0**-126, 2.0**126):
+        tables = make_tables(0, 1, 1, heads=1, exact=True, unit=(unit,))
+        tables = replace(tables, state=torch.full((1, 1, 1), 1.5 * unit, dtype=torch.float64))
+        for storage in STORAGES:
+            _, last = recurrent(tables, torch.zeros(1, 1, dtype=torch.int64), storage=storage)
+            assert float(last) == unit
 
 
 def test_a_mutated_table_changes_the_readouts(make_tables: MakeTables) -> None:

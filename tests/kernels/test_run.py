@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from statetrack.errors import InvalidInput, KernelUnavailable
+from statetrack.kernels.load import LayerModel, Model
 from statetrack.kernels.reference import LayerTables
-from statetrack.kernels.run import Executor, LayerModel, Model, Trace, execute
+from statetrack.kernels.run import Executor, Trace, execute
 from statetrack.kernels.tracker import is_available, is_interpreted
 
 MakeTables = Callable[..., LayerTables]
@@ -49,7 +50,7 @@ def two_parities() -> Model:
     tables = signs(2, [[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [[0.0, 1.0], [0.0, -1.0], [0.0, -1.0]])
     route = torch.stack([integers(0, 1), integers(0, 2), integers(0, 1)])
     emit = torch.stack([integers(0, 2), integers(1, 3)])  # [r, p] -> 2p + r
-    second = LayerModel(tables, route, (plus_minus, plus_minus), (labels, labels), emit)
+    second = LayerModel(tables, route, (plus_minus, plus_minus), (labels, labels), emit, reads=(1, 2))
     delta = torch.stack([integers(2, 0, 0), integers(3, 1, 1), integers(0, 3, 2), integers(1, 2, 3)])
     return Model((first, second), delta, start=0)
 
@@ -211,16 +212,16 @@ def test_arguments_out_of_range_are_refused() -> None:
 def test_a_model_that_does_not_fit_together_is_refused() -> None:
     model = two_parities()
     first, second = model.layers
-    with pytest.raises(InvalidInput, match=r"route of layer 1 has shape \(2,\)"):
+    with pytest.raises(InvalidInput, match=r"layers.0.route has shape \(2,\), and register 0 holds values up to 2"):
         replace(model, layers=(replace(first, route=integers(0, 1)), second))
-    with pytest.raises(InvalidInput, match=r"route of layer 2"):
+    with pytest.raises(InvalidInput, match=r"layers.1.route has shape \(3, 2\), and register 2 holds values up to 2"):
         replace(model, layers=(replace(first, labels=(integers(0, 2),)), second))
     with pytest.raises(InvalidInput, match=r"start 4"):
         replace(model, start=4)
-    with pytest.raises(InvalidInput, match=r"route holds input ids up to 7.*2 label tables"):
+    with pytest.raises(InvalidInput, match=r"route holds values from 0 to 7, expected -1..2; .*2 label tables"):
         replace(first, route=integers(0, 7, 0), labels=first.labels * 2)
-    with pytest.raises(InvalidInput, match=r"no emit table"):
-        replace(second, emit=None)
+    with pytest.raises(InvalidInput, match=r"no answer table, and the last layer has 2 outputs"):
+        replace(model, layers=(first, replace(second, emit=None)))
     with pytest.raises(InvalidInput, match=r"emit has shape \(2, 2\), the heads' codes go up to \[1, 2\]"):
         replace(second, labels=(integers(0, 1), integers(0, 2)))
     with pytest.raises(InvalidInput, match=r"head 1: codebook \(2, 3\)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -91,6 +92,74 @@ def test_small_integers_are_bit_for_bit_equal(make_tables: MakeTables, words: in
     )
     assert torch.equal(got[0], expected[0])
     assert torch.equal(got[1], expected[1])
+
+
+def agrees_with_doubles(tables: LayerTables, ids: torch.Tensor, storage: torch.dtype, words: int | None = None) -> bool:
+    got = tracker(tables, ids, storage=storage, words_per_program=words)
+    expected = recurrent(tables, ids, storage=torch.float64)
+    return torch.equal(got[0].double(), expected[0]) and torch.equal(got[1].double(), expected[1])
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("words", [1, 4])
+@pytest.mark.parametrize(("factors", "dense"), [(0, True), (0, False), (1, False), (3, False)])
+def test_floored_heads_are_bit_for_bit_those_of_the_doubles(
+    make_tables: MakeTables,
+    monkeypatch: pytest.MonkeyPatch,
+    factors: int,
+    dense: bool,
+    words: int,
+    storage: torch.dtype,
+) -> None:
+    columns = 1 if dense else 2
+    tables = make_tables(factors, 2, columns, bias=True, dense=dense, exact=True, seed=4, unit=(0.0, 0.5))
+    poison(monkeypatch)
+    assert agrees_with_doubles(placed(tables), some_ids(3, 6), storage, words)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_the_kernel_floors_before_it_rounds_to_storage(make_tables: MakeTables, storage: torch.dtype) -> None:
+    tables = make_tables(3, 1, 1, ids=1, heads=2, values=False, bias=True, exact=True)
+    added = torch.zeros_like(tables.keys[..., None])
+    added[:, :, 0] = 1.5
+    tables = replace(tables, betas=0 * tables.betas, gates=0 * tables.gates + 1, bias=added)
+    tables = placed(replace(tables, state=0 * tables.state + 256, unit=torch.tensor([2.0, 0.0])))
+    ids = torch.zeros(1, 1, dtype=torch.int64, device=DEVICE)
+    expected = recurrent(tables, ids, storage=storage)[1]
+    assert torch.equal(tracker(tables, ids, storage=storage)[1], expected)
+    assert float(expected[0, 0]) == 256
+
+
+def slots(count: int, codes: list[int]) -> LayerTables:
+    """Heads of one number, and one of K = 2 that pads them; id i writes code i into slot i mod count."""
+    ids, heads = len(codes), count + 1
+    keys = torch.zeros(ids, heads, 1, 2, dtype=torch.float64)
+    betas = torch.zeros(ids, heads, 1, dtype=torch.float64)
+    values = torch.zeros(ids, heads, 1, 1, dtype=torch.float64)
+    for i, code in enumerate(codes):
+        keys[i, i % count, 0, 0] = betas[i, i % count, 0] = 1.0
+        values[i, i % count, 0, 0] = code
+    queries = torch.zeros(ids, heads, 2, dtype=torch.float64)
+    queries[:, :, 0] = 1.0
+    state = torch.zeros(heads, 2, 1, dtype=torch.float64)
+    return LayerTables(keys, betas, torch.ones_like(keys), queries, state, values=values)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_slots_hold_their_codes_exactly(storage: torch.dtype) -> None:
+    greatest = {torch.bfloat16: 256, torch.float32: 2**24, torch.float64: 2**53}[storage]
+    codes = [0, 1, 3, greatest, 7, greatest - 1, 200, 5]
+    ids = some_ids(2, 20, len(codes))
+    held, expected = torch.zeros(2, 3, dtype=torch.float64), torch.zeros(2, 20, 4, 1, dtype=torch.float64)
+    for b in range(2):
+        for t in range(20):
+            i = int(ids[b, t])
+            if i >= 0:
+                held[b, i % 3] = codes[i]
+                expected[b, t, :3, 0] = held[b]
+    readouts, _ = tracker(placed(slots(3, codes)), ids, storage=storage)
+    assert torch.equal(readouts.double().cpu(), expected)
+    assert torch.equal(recurrent(placed(slots(3, codes)), ids, storage=storage)[0], readouts)
 
 
 @pytest.mark.parametrize("time", [0, 1, 2, 5])
@@ -239,6 +308,17 @@ def test_long_real_words_agree(
     relative = {torch.float64: 1e-12, torch.float32: 1e-4, torch.bfloat16: 2.0**-4}[storage]
     for got, wanted in zip(tracker(tables, ids, storage=storage), expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=relative * max(1.0, float(wanted.abs().max())))
+
+
+@needs_cuda
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(("factors", "dense"), [(0, True), (1, False), (3, False)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 2), (64, 4)])
+def test_long_floored_words_are_bit_for_bit_those_of_the_doubles(
+    make_tables: MakeTables, rows: int, columns: int, factors: int, dense: bool, storage: torch.dtype
+) -> None:
+    tables = make_tables(factors, rows, columns, bias=True, dense=dense, exact=True, seed=4, unit=(0.0, 0.5))
+    assert agrees_with_doubles(placed(tables), some_ids(64, 2000), storage)
 
 
 @needs_cuda

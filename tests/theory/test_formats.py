@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from statetrack.errors import BudgetExceeded, InvalidAutomaton, InvalidFile
+from statetrack.theory.att_format import from_att
 from statetrack.theory.automata import Dfa, Output, from_table, minimise
 from statetrack.theory.formats import (
     from_dict,
@@ -22,6 +23,7 @@ from statetrack.theory.formats import (
     to_jff,
     write_automaton,
 )
+from statetrack.theory.regex import parse_regex
 
 DATA = Path(__file__).parents[1] / "data"
 CASES = [json.loads(path.read_text()) for path in sorted((DATA / "cases").glob("*.json"))]
@@ -119,10 +121,15 @@ def test_a_written_file_is_read_back_equal(dfa: Dfa, suffix: str, tmp_path_facto
     assert read_automaton(path, token=True) == dfa
 
 
-@pytest.mark.parametrize("suffix", ["json", "automata_lib.json", "list.json", "dot", "jff"])
+@pytest.mark.parametrize("suffix", ["json", "automata_lib.json", "list.json", "dot", "jff", "att", "regex"])
 def test_every_form_of_the_divisibility_automaton_gives_the_listed_verdicts(suffix: str) -> None:
-    dfa = read_automaton(DATA / f"formats/div3.{suffix}")
-    assert (dfa.alphabet, dfa.states) == (("0", "1"), ("r0", "r1", "r2"))
+    path = DATA / f"formats/div3.{suffix}"
+    if suffix == "regex":
+        dfa = parse_regex(path.read_text().strip())
+    else:
+        dfa = read_automaton(path, semiring="boolean", symbols=DATA / "formats/bits.syms")
+        assert dfa.states == (("0", "1", "2") if suffix == "att" else ("r0", "r1", "r2"))
+    assert dfa.alphabet == ("0", "1")
     lines = [line for line in (DATA / "formats/words.txt").read_text().splitlines() if not line.startswith("#")]
     for word, verdict in (line.split("\t") for line in lines):
         assert after(dfa, word.replace("~", "")) == (verdict == "accept"), word
@@ -152,19 +159,6 @@ def test_every_stored_automaton_is_read_and_keeps_its_size(path: Path) -> None:
 def test_a_partial_case_is_refused_without_a_policy() -> None:
     with pytest.raises(InvalidAutomaton, match=r"one_path\.json: no transition from state '0' on symbol 'D'"):
         read_automaton(DATA / "cases/one_path.json")
-
-
-def test_a_moore_machine_is_read_from_dot() -> None:
-    dfa = read_automaton(DATA / "formats/traffic_moore.dot")
-    assert dfa.run(["tick", "hold", "tick", "tick"]) == ("go", "go", "slow", "stop")
-    braced = 'digraph { a [label="{ A | x y }"]; b [label="{B|\\|}"]; i [shape=point]; i->a; a->b->a [label=t] }'
-    assert from_dot(braced).outputs == ("x y", "|")
-
-
-@pytest.mark.parametrize("name", ["gate_mealy.dot"])
-def test_a_mealy_file_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(InvalidFile, match="a Mealy machine is not read yet; give the equivalent Moore machine"):
-        read_automaton(DATA / "formats" / name)
 
 
 def test_integers_become_strings_and_absent_lists_are_derived() -> None:
@@ -200,6 +194,11 @@ def test_a_missing_edge_follows_the_policy_in_every_form() -> None:
         with pytest.raises(InvalidAutomaton, match="no transition from state"):
             refused()
     assert from_jff(text, missing="stay").run("baa") == (False, True, True)
+    att = "0 1 a\n1 1 b\n1\n"
+    assert from_att(att, semiring="boolean", missing="stay").run("baa") == (False, True, True)
+    assert from_att(att, semiring="boolean", missing="sink").run("aba") == (True, True, False)
+    with pytest.raises(InvalidAutomaton, match="no transition from state '0' on symbol 'b'"):
+        from_att(att, semiring="boolean")
 
 
 JFF = """<structure><type>fa</type><automaton>
@@ -290,13 +289,18 @@ BASE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"start": None}, "start: None is no name"),
+        ({"start": None}, "start is null"),
+        ({"accepting": None}, "accepting is null; give it a value, or leave the key out"),
+        ({"output": None}, "output is null"),
         ({"start": True}, "start: True is no name"),
         ({"states": "xy"}, "states: 'xy' is not a list"),
         ({"alphabet": "a"}, "alphabet: 'a' is not a list"),
         ({"states": ["x", ["y"]]}, "is no name"),
         ({"input_symbols": ["a"]}, "both 'alphabet' and 'input_symbols' are given"),
-        ({"delta": {"x": {"a": ["y", "out"]}}}, "a Mealy machine is not read yet"),
+        ({"delta": {"x": {"a": ["y", "out"]}}}, "a Mealy machine .* state 'y' is accepting or has an output"),
+        ({"delta": {"x": {"a": ["y", "out"]}, "y": {"a": "x"}}}, "from state 'y' on symbol 'a' has no output"),
+        ({"delta": {"x": {"a": ["y", "out", 1]}}}, "leads to .*; write a state, or"),
+        ({"delta": {"x": {"a": ["y", None]}}}, "output is None; write a string"),
         ({"delta": {"x": {"a": {"y"}}}}, "leads to a set"),
         ({"delta": {"x": ["a", "y"]}}, "transitions of state 'x' are"),
         ({"delta": [["x", "a", "y"], ["x", "a", "x"]]}, "two edges from state 'x' on symbol 'a'"),
@@ -340,6 +344,7 @@ def test_an_unknown_name_or_a_missing_edge_keeps_its_place(
     assert (caught.value.state, caught.value.symbol) == (state, symbol)
 
 
+MEALY = JFF.replace("fa<", "mealy<").replace("</read>", "</read><transout>o</transout>")
 DOT = 'digraph { i [shape=none]; i -> p; p -> p [label="a"] }'
 
 
@@ -353,11 +358,21 @@ DOT = 'digraph { i [shape=none]; i -> p; p -> p [label="a"] }'
         ("a.json", '{"start": "x", "start": "y"}', "key 'start' stands twice"),
         ("a.jff", "<structure>\n<type>fa</type", "not valid XML at line 2, column"),
         ("a.jff", JFF.replace("fa<", "pda<"), "type 'pda' is not read"),
-        ("a.jff", JFF.replace("fa<", "mealy<"), "a Mealy machine is not read yet"),
+        ("a.jff", JFF.replace("fa<", "mealy<"), "transition 1 lacks transout"),
+        ("a.jff", MEALY, "a Mealy machine .* state 'q' is accepting"),
+        ("a.jff", MEALY.replace("<read>b", "<read>a"), "a Mealy machine with an empty read, a word or two edges"),
+        ("a.jff", JFF.replace('id="1"', 'id="0"'), "state id '0' stands twice; give each state its own id"),
+        ("a.json", " ", "it is empty"),
+        ("a.dot", "", "it is empty"),
+        ("a.jff", "\n", "it is empty"),
+        ("a.att", "", "it is empty"),
+        ("a.txt", "", "it is empty"),
+        ("a.dot", "digraph {}", "no start state"),
+        ("a.dot", "// nothing\n", "0 graphs"),
         ("a.jff", "<html/>", "<html> of type '' is not read"),
         ("a.jff", JFF.replace("<initial/>", ""), "no start state"),
         ("a.jff", JFF.replace("<final/>", "<initial/>"), r"2 start states \(0, 1\)"),
-        ("a.jff", JFF.replace("<read>a</read>", ""), "transition 1 lacks from, to or read"),
+        ("a.jff", JFF.replace("<read>a</read>", ""), "transition 1 lacks read"),
         ("a.jff", with_edges((0, 0, "a"), (0, 1, "a")).replace("fa<", "moore<"), "a Moore machine with"),
         ("a.dot", 'digraph { a -> b [label="x"];\n a -> ', "not valid DOT at line"),
         ("a.dot", DOT + " }", "text after the graph's closing brace"),
@@ -368,12 +383,14 @@ DOT = 'digraph { i [shape=none]; i -> p; p -> p [label="a"] }'
         ("a.dot", DOT.replace('"a"', '""'), "edge 'p' -> 'p' has no symbol"),
         ("a.dot", DOT.replace('"a"', '"a,"'), "no symbol in its label 'a,'"),
         ("a.dot", DOT.replace('"a"', "<b>"), "HTML label"),
-        ("a.dot", DOT.replace('"a"', '"in/out"'), "a Mealy machine is not read yet"),
+        ("a.dot", DOT.replace("} ", "").replace('"a"]', '"a/b"]; p -> p [label="c"]'), "on symbol 'c' has no output"),
+        ("a.dot", DOT.replace("p -> p", 'p [label="p|1"]; p -> p').replace('"a"', '"a/b"'), "state 'p' is accepting"),
+        ("a.dot", DOT.replace('"a"', '"/, a/b"'), "no symbol in its label '/, a/b'"),
         ("a.dot", DOT.replace('"a"', '"a, a"'), "two edges from state 'p' on symbol 'a'"),
         ("a.dot", DOT.replace("p -> p", 'q [label="q|1"]; p -> p'), "state 'p' has no output"),
         ("a.dot", DOT.replace("p -> p", 'p [label="q|1|2"]; p -> p'), "3 fields"),
         ("a.dot", DOT.replace("p -> p", "p [name=x]; p -> p"), "not valid DOT"),
-        ("a.txt", "q0 a q1", "neither JSON nor DOT nor JFLAP"),
+        ("a.txt", "q0 a q1", "neither JSON nor DOT nor JFLAP nor AT&T text"),
     ],
 )
 def test_a_faulty_file_is_refused_in_one_line_that_names_it(

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import math
 import random
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -83,7 +84,7 @@ def element_orders(group: Group) -> Counter[int]:
 @pytest.mark.parametrize("name", [*SMALL, *LARGER])
 def test_a_named_group_has_the_order_and_element_orders_of_sympys(name: str) -> None:
     group = named_group(name)
-    assert group.name == name
+    assert group.name == name.replace("×", "x")
     parts = [oracle_named(part) for part in name.replace("×", "x").split("x")]
     statistics = Counter({1: 1})
     for part in parts:
@@ -409,6 +410,36 @@ def test_a_transition_group_past_its_budget_is_none() -> None:
     found = transition_group(ring, max_order=4)
     assert found is not None
     assert found[0].order == 4
+
+
+@pytest.mark.parametrize("name", ["Z99999", "D20000", "Q50000", "Z5000xZ20"])
+def test_a_table_of_elements_that_would_fill_the_memory_is_refused_before_it_is_made(name: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BudgetExceeded, match="entries in the table of elements") as caught:
+            named_group(name)
+        assert tracemalloc.get_traced_memory()[1] < 300_000_000
+    finally:
+        tracemalloc.stop()
+    assert caught.value.flag.startswith("--max-order")
+
+
+def test_generated_permutations_stop_where_their_table_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = tuple((i + 1) % 100 for i in range(100))
+    monkeypatch.setattr("statetrack.theory.groups._MAX_ENTRIES", 5_000)
+    monkeypatch.setattr("statetrack.theory.groups._ENTRIES_PER_ELEMENT", 10)
+    with pytest.raises(BudgetExceeded, match="51 elements on 100 points"):
+        permutation_group("ring", [ring], max_order=200)
+    assert permutation_group("ring", [ring], max_order=1_000).order == 100
+
+
+def test_a_groups_shape_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = named_group("D7")
+    first = recognise(group)
+    assert first is group.shape
+    assert str(first) == "D7"
+    monkeypatch.setattr("statetrack.theory.groups._recognise", None)
+    assert recognise(group) is first
 
 
 @given(small_groups)

@@ -1,0 +1,231 @@
+"""Networks made of networks: registers, wires, and the two shapes that certificates of composed programs have.
+
+Main definitions: `Part`, `Assembly`, `Blocks` (clock, buffer, accumulator), `Module` and `Stack`.
+
+Main results: `Blocks.program` and `Stack.program` are the networks that docs/certificate.md describes; whoever reads a
+certificate builds them by the same two functions.
+
+References: docs/certificate.md, docs/constructions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from statetrack.theory.arrays import Matrix, Vector
+from statetrack.theory.automata import Dfa
+from statetrack.theory.fields import Field
+from statetrack.theory.number_fields import rationals
+
+from .program import Factor, Head, Layer, Lookup, Program, Readout, Step, Table, rank_one
+
+Map = tuple[int, ...]
+Keys = Mapping[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A closed program with its certificate (the JSON object) for an automaton of its own."""
+
+    program: Program
+    data: Mapping[str, Any]
+    dfa: Dfa
+
+
+class Assembly:
+    """A program under construction: layers, the wires that the next layer will have, and the number of registers."""
+
+    def __init__(self) -> None:
+        self._layers: list[Layer] = []
+        self._pending: list[Table] = []
+        self._count = 1
+
+    def wire(self, reads: Sequence[int], entries: Keys | Lookup[tuple[int, ...], int]) -> int:
+        """A new register: the table's value at the registers it reads."""
+        lookup = entries if isinstance(entries, Lookup) else Lookup(entries)
+        self._pending.append(Table(tuple(reads), lookup))
+        self._count += 1
+        return self._count - 1
+
+    def layer(self, layer: Layer, reads: Sequence[int]) -> list[int]:
+        """Add a layer whose input are these registers; returns its output registers."""
+        self._layers.append(replace(layer, wires=tuple(self._pending), reads=tuple(reads)))
+        self._pending.clear()
+        self._count += layer.outputs
+        return list(range(self._count - layer.outputs, self._count))
+
+    def embed(self, program: Program, token: int) -> int:
+        """Add a closed program that reads `token` as its token; returns the register of its answer."""
+        number = [token]
+        for layer, reads in zip(program.layers, program.reads, strict=True):
+            for table in layer.wires:
+                number.append(self.wire([number[i] for i in table.reads], table.entries))
+            number += self.layer(layer, [number[i] for i in reads])
+        for table in program.answer:
+            number.append(self.wire([number[i] for i in table.reads], table.entries))
+        return number[-1]
+
+    def program(self, alphabet: tuple[str, ...], outputs: tuple[Any, ...], empty: Any) -> Program:
+        """The finished program; wires that no layer took are its answer."""
+        return Program(rationals(), alphabet, tuple(self._layers), outputs, empty, tuple(self._pending))
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Clock, buffer and accumulator for blocks of P = `length` tokens; names as in docs/certificate.md.
+
+    `letters` are n x n matrices of the codes 1, 2, ...; `fold` maps (product, code) to a product; `blocks` maps (half,
+    product) to P step numbers and P numbers of remaining matrices; `rows` maps (product, remaining) to a query.
+    `points[s]` are the points of automaton state s, -1 for a zero column; None for a weighted automaton.
+    """
+
+    clock: Part
+    length: int
+    letters: tuple[Matrix, ...]
+    tokens: tuple[int, ...]
+    fold: Keys
+    h0: Matrix
+    steps: tuple[Step, ...]
+    queries: tuple[Vector, ...]
+    select: tuple[Matrix, Matrix]
+    blocks: Mapping[tuple[int, int], tuple[Map, Map]]
+    rows: Keys
+    row: Vector
+    points: tuple[Map, ...] | None
+
+    @property
+    def field(self) -> Field:
+        """The rationals."""
+        return self.row[0].field
+
+    @cached_property
+    def readouts(self) -> dict[Readout, int]:
+        """The accumulator's codebook: what each automaton state reads as (empty for a weighted automaton)."""
+        zero = self.field.zero
+        return {
+            tuple(zero if point < 0 else self.row[point] for point in points): state
+            for state, points in enumerate(self.points or ())
+        }
+
+    def levels(self) -> list[tuple[int, ...]]:
+        """The products of words of length 0, 1, ..., P."""
+        codes = sorted(set(self.tokens))
+        found = [(0,)]
+        for _ in range(self.length):
+            found.append(tuple(dict.fromkeys(self.fold[x, c] if c else x for x in found[-1] for c in codes)))
+        return found
+
+    def buffer_steps(self) -> tuple[Step, ...]:
+        """Hold, then write code 0, 1, ...: h <- 0 h + code."""
+        one = (self.field.one,)
+        writes = [(Factor(one, self.field.one, None, rank_one(one, [c])),) for c in range(len(self.letters) + 1)]
+        return ((), *writes)
+
+    def program(self, alphabet: tuple[str, ...], outputs: tuple[Any, ...], empty: Any) -> Program:
+        """The network."""
+        period, net = 2 * self.length, Assembly()
+        zero = net.wire((), {(): 0})
+        phase = net.embed(self.clock.program, zero)
+        code = net.wire((0,), {(t,): c for t, c in enumerate(self.tokens)})
+        slots = net.layer(Layer(tuple(self._slot(i) for i in range(period))), (code, phase))
+        masked = Lookup({(bit, c): c * bit for bit in (0, 1) for c in range(len(self.letters) + 1)})
+        fold = Lookup({**{(x, 0): x for x in (0, *self.fold.values())}, **self.fold})
+        folded = [zero, zero]
+        for i, slot in enumerate(slots):
+            for role in (0, 1):
+                bits = {(t,): self._plays(role, i, t) for t in range(period)}
+                if any(bits.values()):
+                    letter = net.wire((net.wire((phase,), bits), slot), masked)
+                    folded[role] = net.wire((folded[role], letter), fold)
+        chosen: list[int] = []
+        for which in (0, 1):
+            table: dict[tuple[int, ...], int] = {}
+            for t in range(period):
+                half, place = divmod((t - 1) % period, self.length)
+                table |= {(t, x): entry[which][place] for (h, x), entry in self.blocks.items() if h == half}
+            chosen.append(net.wire((phase, folded[1]), table))
+        query = net.wire((folded[0], chosen[1]), self.rows)
+        choose = Lookup({pair: pair for pair in self._pairs()})
+        book = self.readouts if self.points is not None else None
+        net.layer(Layer((Head(self.h0, self.steps, self.queries, choose, book),)), (chosen[0], query))
+        return net.program(alphabet, outputs, empty)
+
+    def _slot(self, i: int) -> Head:
+        """Slot i of the ring: written at times t with (t - 1) mod 2P = i."""
+        period, codes = 2 * self.length, sorted(set(self.tokens))
+        choose = {(c, t): ((1 + c) * ((t - 1) % period == i), 0) for c in codes for t in range(period)}
+        one = (self.field.one,)
+        book = {(self.field(c),): c for c in sorted({0, *codes})}
+        return Head(((self.field.zero,),), self.buffer_steps(), (one,), Lookup(choose), book)
+
+    def _plays(self, role: int, i: int, phase: int) -> int:
+        """Whether slot i belongs to the block so far (role 0) or to the block before (role 1) at this phase."""
+        now = (phase - 1) % (2 * self.length)
+        same = now // self.length == i // self.length
+        return int(same and i <= now) if role == 0 else int(not same)
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """(step, query) pairs that occur."""
+        found: set[tuple[int, int]] = set()
+        levels = self.levels()
+        for steps, rests in self.blocks.values():
+            for place, (step, rest) in enumerate(zip(steps, rests, strict=True)):
+                found |= {(step, self.rows[v, rest]) for v in levels[place + 1]}
+        return sorted(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """One network of a stack: what it is told at (token, values before it of the modules it reads), and its values.
+
+    `letters` maps (token, values...) to a letter of the part's automaton; `values[state]` is what others see of it.
+    """
+
+    part: Part
+    reads: tuple[int, ...]
+    letters: Lookup[tuple[int, ...], int]
+    values: tuple[int, ...]
+
+    @cached_property
+    def before(self) -> dict[tuple[int, ...], int]:
+        """The value before a letter, from the letter and the state after it."""
+        delta = self.part.dfa.delta.tolist()
+        return {(a, to): self.values[b] for b, row in enumerate(delta) for a, to in enumerate(row)}
+
+    @cached_property
+    def moves(self) -> dict[tuple[int, int], int]:
+        """(value, letter) -> value."""
+        delta = self.part.dfa.delta.tolist()
+        return {(self.values[b], a): self.values[to] for b, row in enumerate(delta) for a, to in enumerate(row)}
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Modules in a row and the table from values after the token of the modules `reads` to the automaton's state."""
+
+    modules: tuple[Module, ...]
+    reads: tuple[int, ...]
+    answer: Lookup[tuple[int, ...], int]
+
+    def program(self, dfa: Dfa) -> Program:
+        """The network."""
+        net = Assembly()
+        letters: list[int] = []
+        states: list[int] = []
+        before: dict[int, int] = {}
+        for module in self.modules:
+            for j in module.reads:
+                if j not in before:
+                    before[j] = net.wire((letters[j], states[j]), self.modules[j].before)
+            letters.append(net.wire((0, *(before[j] for j in module.reads)), module.letters))
+            states.append(net.embed(module.part.program, letters[-1]))
+        after = [net.wire((states[j],), _indexed(self.modules[j].values)) for j in self.reads]
+        net.wire(after, self.answer)
+        return net.program(dfa.alphabet, dfa.outputs, dfa.outputs[dfa.start])
+
+
+def _indexed(values: Iterable[int]) -> dict[tuple[int, ...], int]:
+    return {(i,): value for i, value in enumerate(values)}

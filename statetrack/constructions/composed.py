@@ -1,0 +1,253 @@
+"""Certificates of composed networks: kinds "blocks", "linear" and "stack" of docs/certificate.md, written and read.
+
+Main definitions: `blocks_certificate`, `linear_certificate`, `stack_certificate`, `closed_program`.
+
+Main results: `closed_program` builds the network that a certificate describes, by the functions of `assembly` that
+made it, so what is lowered is what was certified.
+
+References: docs/certificate.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from statetrack.errors import CertificateFailed
+from statetrack.theory.arrays import Matrix, Vector, identity, matmul
+from statetrack.theory.automata import Dfa
+from statetrack.theory.fields import Field, element_from_json
+from statetrack.theory.number_fields import rationals
+from statetrack.theory.weighted import Wfa
+
+from .assembly import Blocks, Module, Part, Stack
+from .certificate import FORMAT, Certificate, automaton_json, certify, digest_of, factor_json
+from .margins import margin
+from .program import Dense, Factor, Head, Layer, Lookup, Program, step_map
+from .reading import any_automaton, automaton_of, factor_of, program_of, target_of, vector_of
+from .targets import Target, validate
+
+Json = dict[str, Any]
+
+
+def blocks_certificate(blocks: Blocks, automaton: Dfa | Wfa, goal: Target) -> Certificate:
+    """The certificate of a clock, a buffer and an accumulator; OutOfRange if a factor is outside the target."""
+    validate(blocks_program(blocks, automaton), goal)
+    value = None
+    if blocks.points is not None and len(blocks.readouts) > 1:
+        rows = list(blocks.readouts)
+        floats = np.array([[float(x) for x in row] for row in rows])
+        found = margin(rows, floats, np.array(list(blocks.readouts.values()), dtype=np.int32), 1.0)
+        value = None if found is None else str(found.bound)
+    data: Json = {
+        "format": FORMAT,
+        "kind": "blocks",
+        "range": goal.to_json(),
+        "clock": blocks.clock.data,
+        "length": blocks.length,
+        "letters": [_matrix_json(m, maps=blocks.points is not None) for m in blocks.letters],
+        "tokens": list(blocks.tokens),
+        "buffer": _head_json((((blocks.field.zero,),)), blocks.buffer_steps(), ((blocks.field.one,),)),
+        "fold": [[*key, y] for key, y in blocks.fold.items()],
+        "accumulator": _head_json(blocks.h0, blocks.steps, blocks.queries),
+        "select": [_matrix_json(m) for m in blocks.select],
+        "blocks": [[*key, list(steps), list(rests)] for key, (steps, rests) in blocks.blocks.items()],
+        "rows": [[*key, query] for key, query in blocks.rows.items()],
+        "row": _vector_json(blocks.row),
+        "points": None if blocks.points is None else [list(p) for p in blocks.points],
+        "automaton": automaton_json(automaton) if isinstance(automaton, Dfa) else weighted_json(automaton),
+        "claims": {
+            "products": 1 + len({*blocks.fold.values()} - {0}),
+            "entries": len(blocks.fold) + 2 * blocks.length * len(blocks.blocks) + len(blocks.rows),
+            "margin": value,
+        },
+    }
+    return _sealed(data)
+
+
+def linear_certificate(head: Head, select: Matrix, wfa: Wfa, goal: Target) -> Certificate:
+    """The certificate of a one-layer weighted automaton; CertificateFailed unless Π F = A Π and the queries fit."""
+    program = linear_program(head, wfa)
+    validate(program, goal)
+    field = rationals()
+    final = tuple(field(x) for x in wfa.final)
+    for token, rows in enumerate(wfa.matrices):
+        step, query = head.choose((token,))
+        a = tuple(tuple(field(x) for x in row) for row in rows)
+        moved = matmul(select, step_map(field, head.steps[step], head.size, 1).matrix)
+        if moved != matmul(a, select) or head.queries[query] != matmul((final,), select)[0]:
+            raise CertificateFailed(f"step of {wfa.alphabet[token]!r}", "another matrix", "the automaton's")
+    data: Json = {
+        "format": FORMAT,
+        "kind": "linear",
+        "range": goal.to_json(),
+        "head": _head_json(head.h0, head.steps, head.queries),
+        "inputs": [list(head.choose((token,))) for token in range(len(wfa.alphabet))],
+        "select": _matrix_json(select),
+        "automaton": weighted_json(wfa),
+        "claims": {},
+    }
+    return _sealed(data)
+
+
+def stack_certificate(stack: Stack, dfa: Dfa, goal: Target, joint: int) -> Certificate:
+    """The certificate of a stack whose search (`stack.settle`) found `joint` states."""
+    parts: list[Json] = []
+    index: dict[str, int] = {}
+    modules: list[Json] = []
+    read = {j for module in stack.modules for j in module.reads}
+    for i, module in enumerate(stack.modules):
+        digest = str(module.part.data["digest"])
+        if digest not in index:
+            index[digest] = len(parts)
+            parts.append(dict(module.part.data))
+        modules.append(
+            {
+                "part": index[digest],
+                "reads": list(module.reads),
+                "letters": [[list(key), letter] for key, letter in module.letters.seen.items()],
+                "values": list(module.values),
+                "before": [[*key, value] for key, value in module.before.items()] if i in read else None,
+            }
+        )
+    answer = {"reads": list(stack.reads), "table": [[list(key), q] for key, q in stack.answer.seen.items()]}
+    data: Json = {
+        "format": FORMAT,
+        "kind": "stack",
+        "range": goal.to_json(),
+        "parts": parts,
+        "modules": modules,
+        "answer": answer,
+        "automaton": automaton_json(dfa),
+        "claims": {"joint": joint},
+    }
+    return _sealed(data, joint)
+
+
+def _sealed(data: Json, joint: int = 0) -> Certificate:
+    data["digest"] = digest_of(data)
+    return Certificate(data["kind"], data, data["digest"], joint, (), ())
+
+
+def blocks_program(blocks: Blocks, automaton: Dfa | Wfa) -> Program:
+    """The network of `blocks` for its automaton."""
+    if isinstance(automaton, Wfa):
+        return blocks.program(automaton.alphabet, (), None)
+    return blocks.program(automaton.alphabet, automaton.outputs, automaton.outputs[automaton.start])
+
+
+def linear_program(head: Head, wfa: Wfa) -> Program:
+    """One layer with this head, which answers with its readout."""
+    return Program(rationals(), wfa.alphabet, (Layer((head,)),), (), False)
+
+
+def closed_program(data: Mapping[str, Any]) -> Program:
+    """The closed program that a certificate of any kind describes.
+
+    A closure or span certificate is certified again on the way, as its codebook is found by the search.
+    """
+    kind = data["kind"]
+    if kind == "blocks":
+        automaton = any_automaton(data)
+        return blocks_program(_blocks(data), automaton)
+    if kind == "linear":
+        automaton = any_automaton(data)
+        assert isinstance(automaton, Wfa)
+        return linear_program(_head(data["head"], Lookup(dict(enumerate_inputs(data["inputs"])))), automaton)
+    if kind == "stack":
+        return _stack(data).program(automaton_of(data))
+    closed, _ = certify(program_of(data), automaton_of(data), target_of(data), proof=kind)
+    return closed
+
+
+def enumerate_inputs(inputs: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], tuple[int, int]]]:
+    """Token -> (step, query) as a table."""
+    return [((token,), (step, query)) for token, (step, query) in enumerate(inputs)]
+
+
+def part_of(data: Mapping[str, Any]) -> Part:
+    """A certificate with its program and automaton."""
+    return Part(closed_program(data), data, automaton_of(data))
+
+
+def _stack(data: Mapping[str, Any]) -> Stack:
+    parts = [part_of(part) for part in data["parts"]]
+    modules = tuple(
+        Module(
+            parts[m["part"]],
+            tuple(m["reads"]),
+            Lookup({tuple(key): letter for key, letter in m["letters"]}),
+            tuple(m["values"]),
+        )
+        for m in data["modules"]
+    )
+    table = Lookup({tuple(key): q for key, q in data["answer"]["table"]})
+    return Stack(modules, tuple(data["answer"]["reads"]), table)
+
+
+def _blocks(data: Mapping[str, Any]) -> Blocks:
+    field = rationals()
+    head = _head(data["accumulator"], Lookup({}))
+    first, second = (_matrix(field, m) for m in data["select"])
+    points = data["points"]
+    return Blocks(
+        part_of(data["clock"]),
+        data["length"],
+        tuple(_matrix(field, m) for m in data["letters"]),
+        tuple(data["tokens"]),
+        {(x, c): y for x, c, y in data["fold"]},
+        head.h0,
+        head.steps,
+        head.queries,
+        (first, second),
+        {(half, x): (tuple(steps), tuple(rests)) for half, x, steps, rests in data["blocks"]},
+        {(v, rest): query for v, rest, query in data["rows"]},
+        vector_of(field, data["row"]),
+        None if points is None else tuple(tuple(p) for p in points),
+    )
+
+
+def _head(data: Mapping[str, Any], choose: Lookup[tuple[int, ...], tuple[int, int]]) -> Head:
+    field = rationals()
+    steps = tuple(tuple(factor_of(field, f) for f in step) for step in data["steps"])
+    h0, queries = (tuple(vector_of(field, v) for v in data[name]) for name in ("h0", "queries"))
+    return Head(h0, steps, queries, choose)
+
+
+def weighted_json(wfa: Wfa) -> Json:
+    """A weighted automaton as the certificate writes it."""
+    field = rationals()
+    rows = [[[field(x).to_json() for x in row] for row in m] for m in wfa.matrices]
+    initial, final = ([field(x).to_json() for x in v] for v in (wfa.initial, wfa.final))
+    return {"alphabet": list(wfa.alphabet), "initial": initial, "final": final, "letters": rows}
+
+
+def _head_json(h0: Matrix, steps: Sequence[Sequence[Factor | Dense]], queries: Sequence[Vector]) -> Json:
+    return {
+        "h0": [_vector_json(column) for column in h0],
+        "steps": [[factor_json(factor) for factor in step] for step in steps],
+        "derived": [],
+        "queries": [_vector_json(query) for query in queries],
+        "labels": None,
+    }
+
+
+def _vector_json(v: Vector) -> list[Any]:
+    return [x.to_json() for x in v]
+
+
+def _matrix_json(m: Matrix, *, maps: bool = False) -> Any:
+    """Rows, or the images of a map of points (-1: a zero column)."""
+    if not maps:
+        return [_vector_json(row) for row in m]
+    return {"map": [next((i for i, row in enumerate(m) if row[j] == 1), -1) for j in range(len(m))]}
+
+
+def _matrix(field: Field, data: Any) -> Matrix:
+    if isinstance(data, dict):
+        one, images = identity(field, len(data["map"])), data["map"]  # pyright: ignore[reportUnknownArgumentType]
+        zero = (field.zero,) * len(images)
+        return tuple(zip(*(zero if i < 0 else one[i] for i in images), strict=True))
+    return tuple(tuple(element_from_json(field, x) for x in row) for row in data)

@@ -1,0 +1,173 @@
+"""Matrices as short products of Householder-like factors (I - c w wᵀ) Diag(α).
+
+Main definitions: `swaps`, `factor_map` (in place), `factor_partial`, `factor_to_bank`, `factor_map_to_bank`.
+
+Main results: claims OURS-factor-permutation, OURS-factor-map, OURS-factor-bank. A map of n points is a product of at
+most max(2, n - 1) factors in dimension n with gates in {-1, 0, 1}, β > 2 only to merge; any rational matrix M takes
+rank(M) factors in dimension 2n, from one bank of n coordinates to the other, with gates in {0, 1}.
+
+References: CKDA Thm. 5; Grazzi et al. Prop. 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from statetrack.theory.arrays import Matrix, Vector, dot, identity, matrix, transpose, vector
+from statetrack.theory.fields import Element, Field
+from statetrack.theory.groups import cycles
+
+from .program import Factor
+
+Map = tuple[int, ...]
+
+
+def map_matrix(field: Field, f: Map) -> Matrix:
+    """The 0/1 matrix with M e_j = e_f(j), and M e_j = 0 where f(j) = -1."""
+    return matrix(field, ((int(f[j] == i) for j in range(len(f))) for i in range(len(f))))
+
+
+def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
+    """The cycle x0 -> x1 -> ... as swaps (x_{k-2} x_{k-1}) first, ..., (x0 x1) last."""
+    n = len(permutation)
+    return [
+        Factor(vector(field, (int(k == i) - int(k == j) for k in range(n))), field.one)
+        for cycle in cycles(permutation)
+        for i, j in reversed(list(pairwise(cycle)))
+    ]
+
+
+def factor_map(field: Field, f: Map) -> list[Factor]:
+    """Factors, first applied first, whose product is the matrix of the total map f.
+
+    Each set of points with one image is merged into a representative x: w = e_x - (1/2) 1_J, c = 2, gate -1 at x adds
+    the others J to x and leaves garbage on J, which zero gates of the next factor erase. Then representatives are
+    permuted to their images by swaps. β = 2 + |J|/2 for a merge, 2 for a swap. Source: CKDA Thm. 5 (β > 2).
+    """
+    n = len(f)
+    cyclic = set(f)
+    while (image := {f[i] for i in cyclic}) != cyclic:
+        cyclic = image
+    chosen = {f[i]: i for i in reversed(range(n))} | {f[i]: i for i in cyclic}
+    merges = [(x, [i for i in range(n) if f[i] == y and i != x]) for y, x in sorted(chosen.items())]
+    factors: list[Factor] = []
+    dirty: list[int] = []
+    for x, others in merges:
+        if others:
+            w = vector(field, (field(int(i == x)) - (field.one / 2 if i in others else 0) for i in range(n)))
+            gates = vector(field, (-1 if i == x else int(i not in dirty) for i in range(n)))
+            factors.append(Factor(w, field(2), gates))
+            dirty = others
+    return factors + _gated(field, swaps(field, _closed({x: y for y, x in chosen.items()}, n)), dirty, n)
+
+
+def factor_partial(field: Field, f: Map, *, gates: bool) -> list[Factor]:
+    """Factors of a partial injection (-1: no image): zero the points without image, then swaps; β <= 2.
+
+    With `gates` the zeros are gates of the first swap; without, each costs a projection (β = 1).
+    """
+    n = len(f)
+    dead = [i for i in range(n) if f[i] < 0]
+    moved = swaps(field, _closed({i: y for i, y in enumerate(f) if y >= 0}, n))
+    if gates:
+        return _gated(field, moved, dead, n)
+    one = identity(field, n)
+    return [*(Factor(one[i], field.one) for i in dead), *moved]
+
+
+def _gated(field: Field, factors: list[Factor], dead: Sequence[int], n: int) -> list[Factor]:
+    """The factors with zero gates on some points in the first one (a factor of its own if there is none)."""
+    if not dead:
+        return factors
+    clean = vector(field, (int(i not in dead) for i in range(n)))
+    if not factors:
+        return [Factor(vector(field, [0] * n), field.zero, clean)]
+    return [Factor(factors[0].w, factors[0].c, clean), *factors[1:]]
+
+
+def _closed(partial: dict[int, int], n: int) -> Map:
+    """The permutation that extends a partial injection by closing each of its paths to a cycle."""
+    complete, images = dict(partial), set(partial.values())
+    for start in range(n):
+        if start not in images:
+            end = start
+            while end in partial:
+                end = partial[end]
+            complete[end] = start
+    return tuple(complete[i] for i in range(n))
+
+
+def factor_to_bank(m: Matrix, bank: int, *, gates: bool) -> list[Factor]:
+    """Factors on (bank 0, bank 1) that leave M·(the other bank) in `bank`, whatever `bank` held.
+
+    M = Σ u_i v_iᵀ with orthogonal u_i (Gram-Schmidt without roots); factor i adds u_i (v_i·x) to the target and
+    reflects the source, so β_i = 2 + |v_i|²|u_i|²/2. The target is cleared by zero gates of the first factor, or by n
+    projections before it.
+    """
+    pairs = _orthogonal_terms(m)
+    seen: list[Vector] = []
+    factors: list[Factor] = []
+    for u, v in pairs:
+        along = v
+        for k in seen:
+            along = _minus(along, 2 * dot(k, along) / dot(k, k), k)
+        seen.append(along)
+        square = dot(along, along)
+        w = (along, tuple(-x * square / 2 for x in u))
+        factors.append(Factor(_banked(*w, bank), 2 / square))
+    return _into_clean(factors, m[0][0].field, len(m), bank, gates=gates)
+
+
+def factor_map_to_bank(field: Field, f: Map, bank: int, *, gates: bool) -> list[Factor]:
+    """As `factor_to_bank` for a map of points, with one factor w = 1_(preimage) - e_image, c = 1 an image point.
+
+    β = 1 + |preimage|. The source is left with garbage. Points with f = -1 are dropped.
+    """
+    n = len(f)
+    factors = [
+        Factor(
+            _banked(
+                vector(field, (int(y == p) for y in f)),
+                vector(field, (-int(i == p) for i in range(n))),
+                bank,
+            ),
+            field.one,
+        )
+        for p in sorted(set(f) - {-1})
+    ]
+    return _into_clean(factors, field, n, bank, gates=gates)
+
+
+def _into_clean(factors: list[Factor], field: Field, n: int, bank: int, *, gates: bool) -> list[Factor]:
+    target = range(n * bank, n * bank + n)
+    if gates:
+        return _gated(field, factors, target, 2 * n)
+    one = identity(field, 2 * n)
+    return [*(Factor(one[i], field.one) for i in target), *factors]
+
+
+def _banked(source: Vector, target: Vector, bank: int) -> Vector:
+    return (*source, *target) if bank else (*target, *source)
+
+
+def _orthogonal_terms(m: Matrix) -> list[tuple[Vector, Vector]]:
+    """(u_i, v_i) with M = Σ u_i v_iᵀ, the u_i orthogonal and not zero, as many as the rank."""
+    basis: list[Vector] = []
+    coefficients: list[list[Element]] = []
+    for column in transpose(m):
+        rest, entries = column, list[Element]()
+        for u in basis:
+            entries.append(dot(u, rest) / dot(u, u))
+            rest = _minus(rest, entries[-1], u)
+        if any(not x.is_zero() for x in rest):
+            basis.append(rest)
+            entries.append(rest[0].field.one)
+        coefficients.append(entries)
+    zero = m[0][0].field.zero
+    return [(u, tuple(c[i] if i < len(c) else zero for c in coefficients)) for i, u in enumerate(basis)]
+
+
+def _minus(x: Vector, scale: Element, y: Vector) -> Vector:
+    """x - scale·y."""
+    return tuple(a - scale * b for a, b in zip(x, y, strict=True))

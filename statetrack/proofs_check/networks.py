@@ -1,0 +1,401 @@
+"""Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear" and "stack".
+
+It needs the standard library and checker.py: the package's or, for a copy outside it, the one in the same folder. A_w
+is the product of the letters of w, the newest on the left. All numbers of the three kinds are rational. The point -1
+is none: its column is 0, and its entry of γ.
+*Theorem (blocks).* If `verify` accepts, then after every non-empty word the accumulator reads γ[points of the state
+reached], different rows for different states; or, in the other form, the weighted automaton's value.
+*Proof.* By its certificate the clock shows t mod 2P after t tokens, hence half and r. Time t writes slot (t-1) mod 2P
+only. So at time t = bP + r, 1 <= r <= P, half is b mod 2, slots half·P, ..., half·P + r - 1 hold the codes of block b
+so far, and the other half those of all of block b - 1, or zeros if b = 0. `fold` is defined where codes of C are
+folded from 0 on; it leads from L_j to L_(j+1); and M of the fold is the product of the codes' matrices, as M_0 = I
+and M_fold(x, c) = A_c M_x for every entry. Zeros fold to 0. So v is in L_r, and x is in L_P, or is 0 if b = 0: the
+block and the row that are looked up are listed. Let H_t be the accumulator and S_t = A_(first t tokens)·start.
+*Claim:* R_r H_(bP+r) = S_(bP) for r = 0..P and the R of block (b mod 2, x). At r = 0 this was checked if b = 0. If b
+> 0, block b - 1 ended with R_P = its Π, so Π_(1-half) H_(bP) = S_((b-1)P), and x is in L_P, so R_0 = M_x Π_(1-half)
+and R_0 H_(bP) = M_x S_((b-1)P) = S_(bP). For r > 0, R_r H_(bP+r) = R_r F_(s_r) H_(bP+r-1) = R_(r-1) H_(bP+r-1). As a
+number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (If 0 is in L_P, then (0, 0) serves
+block 0 and others, and is held to both conditions.) S_t has the columns e_point of the state reached: so has the
+start, and each token's letter moves the columns of each state to those of the next. Weighted: S_t = A_w·initial.
+*Theorem (linear).* After every non-empty word the readout is the weighted automaton's value. *Proof.* Π h0 = initial
+and Π F = A Π for each token, so Π h = A_w·initial, which the query final·Π multiplies by final.
+*Theorem (stack).* After every non-empty word the answer is the automaton's state. *Proof.* The search follows the
+values before the token, the letters looked up from them, and the values after: a function of letter and value, as
+states of one value stay so. It refuses a wrong answer. By induction on time and modules the network sees the same: a
+module is told that letter, so by its part's certificate (its word is not empty) it shows the state after it, and for
+the modules after it `before` turns letter and state into the value before: all pairs are listed, each with one value.
+If a clock or a part has heads with a unit, then the theorem is about that rounding arithmetic, as in checker.py.
+"""
+
+# pyright: basic
+import hashlib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+if __package__:
+    from statetrack.proofs_check import checker
+else:  # this file and checker.py lie alone in one folder, which `python -I` does not search by itself
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    import checker
+
+Row = tuple[tuple[int, int | Fraction], ...]  # (place, entry), places ascending, no entry 0
+Matrix = tuple[Row, ...]
+Refused, keys, need, below = checker.Refused, checker.keys, checker.need, checker.below
+
+
+def verify(text: str, expect: str | None = None) -> dict[str, Any]:
+    """What the certificate's text proves, as a few named facts. Raises Refused for everything that is no proof."""
+    try:
+        top: Any = json.loads(text, object_pairs_hook=checker.unique, parse_float=int, parse_constant=int)
+        return checker.verify(text, expect) if top["kind"] in ("closure", "span") else prove(top, expect)
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RecursionError, MemoryError) as error:
+        raise Refused("certificate", f"{type(error).__name__}: {error}", "the format of docs/certificate.md") from error
+
+
+def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
+    """The facts of a certificate that has been read, be it the whole file or a part of another."""
+    kind = top["kind"]
+    if kind in ("closure", "span"):
+        return checker.verify(json.dumps(top), expect)
+    fields = "clock length letters tokens buffer fold accumulator select blocks rows row points"
+    kinds = {"blocks": (check_blocks, fields), "linear": (check_linear, "head inputs select")}
+    check, fields = (kinds | {"stack": (check_stack, "parts modules answer")})[kind]
+    keys(top, f"format kind range digest automaton claims {fields}")
+    need(top["format"] == "statetrack-certificate/1", "format", top["format"])
+    canon = json.dumps({k: v for k, v in top.items() if k != "digest"}, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(canon.encode()).hexdigest()
+    need(digest == top["digest"] and expect in (None, digest), "digest", digest, expect or top["digest"])
+    rule = keys(top["range"], "target gates low high beta_max factors additive dense")
+    good = [type(rule[key]) for key in ("target", "low", "high", "dense")] == [str, int, int, bool]
+    good = good and all(type(rule[key]) in (int, type(None)) for key in ("beta_max", "factors"))
+    good = good and rule["gates"] in ("one", "scalar", "channel") and rule["additive"] in ("none", "key", "any")
+    need(good, "range", rule)
+    proved, facts = check(top, rule)
+    proved += ", states being rounded down to units after every token" * ('"unit":' in canon)  # only a key reads so
+    named = {"proved": f"after every non-empty word {proved}", "digest": digest, "kind": kind, "target": rule["target"]}
+    return named | facts
+
+
+def same(x: Any, y: Any) -> bool:
+    """Equality as JSON, where true is not 1."""
+    return json.dumps(x, sort_keys=True) == json.dumps(y, sort_keys=True)
+
+
+def natural(values: Any) -> bool:
+    """Whether this is a list of integers from 0."""
+    return type(values) is list and all(type(x) is int and x >= 0 for x in values)
+
+
+def names(value: Any) -> bool:
+    """Whether this is a list of different strings."""
+    return type(value) is list and all(type(x) is str for x in value) and len({*value}) == len(value)
+
+
+def table(value: Any, width: int, count: int, what: str) -> dict[tuple[int, ...], Any]:
+    """Entries by key, which is their first `count` members, or (0) the list that is their first member."""
+    good = type(value) is list and all(type(entry) is list and len(entry) == width for entry in value)
+    need(good, what, value, f"a list of lists of length {width}")
+    found: dict[tuple[int, ...], Any] = {}
+    for entry in value:
+        key = entry[:count] if count else entry[0]
+        need(natural(key) and tuple(key) not in found, what, key, "integers from 0, each key once")
+        found[tuple(key)] = entry
+    return found
+
+
+def machine(value: Any) -> tuple[int, int, list[list[int]]]:
+    """Number of symbols, start and moves of an automaton with outputs, all of whose states are reachable."""
+    start, delta = (keys(value, "alphabet states outputs start delta")[key] for key in ("start", "delta"))
+    good = names(value["alphabet"]) and names(value["states"]) and type(delta) is type(value["outputs"]) is list
+    letters, states = len(value["alphabet"]), len(value["states"])
+    good = good and len(value["outputs"]) == len(delta) == states and below([start], states)
+    good = good and all(type(x) in (bool, str) for x in value["outputs"])
+    need(good and all(below(targets, *[states] * letters) for targets in delta), "automaton", value, "a total one")
+    seen, queue = {start}, [start]
+    for state in queue:
+        queue += {*delta[state]} - seen
+        seen.update(delta[state])
+    need(len(seen) == states, "reachable states", len(seen), states)
+    return letters, start, delta
+
+
+def sparse(entries: Iterable[tuple[int, int | Fraction]]) -> Row:
+    """The row with these entries, at different places."""
+    return tuple(sorted([(i, x.numerator if x.denominator == 1 else x) for i, x in entries if x]))
+
+
+def row(value: Any, length: int) -> Row:
+    """A list of rationals."""
+    need(type(value) is list and len(value) == length > 0, "row", value, f"{length} rationals")
+    return sparse(enumerate(map(checker.rational, value)))
+
+
+def exact(numbers: Sequence[Any]) -> Row:
+    """A row of the checker's numbers over Q."""
+    return sparse([(i, Fraction(terms[0][1], den)) for i, (den, terms) in enumerate(numbers) if terms])
+
+
+def matrix(value: Any, n: int, width: int) -> Matrix:
+    """A list of n rows of rationals."""
+    need(type(value) is list and len(value) == n > 0, "matrix", value, f"{n} rows")
+    return tuple([row(entries, width) for entries in value])
+
+
+def units(images: Sequence[int], n: int) -> Matrix:
+    """The matrix of n rows whose column j has its one 1 in row images[j] (-1: in none)."""
+    return tuple([tuple([(j, 1) for j, image in enumerate(images) if image == i]) for i in range(n)])
+
+
+def letter(value: Any, n: int) -> Matrix:
+    """An n x n matrix, given by its rows or as a map of points."""
+    if type(value) is list:
+        return matrix(value, n, n)
+    images = [x + 1 if type(x) is int else x for x in keys(value, "map")["map"]]
+    need(below(images, *[n + 1] * n), "map", value, f"{n} images below {n}, -1 for none")
+    return units(value["map"], n)
+
+
+def times(first: Matrix, second: Matrix) -> Matrix:
+    """The product of two matrices."""
+    return tuple([times_row(entries, second) for entries in first])
+
+
+def times_row(entries: Row, second: Matrix) -> Row:
+    """A row times a matrix."""
+    if len(entries) == 1 and entries[0][1] == 1:
+        return second[entries[0][0]]
+    total = defaultdict[int, int | Fraction](int)
+    for i, x in entries:
+        for j, y in second[i]:
+            total[j] += x * y
+    return sparse(total.items())
+
+
+class Head:
+    """Start, steps and queries of a head over Q without unit, labels, derived steps and, unless affine, keys b."""
+
+    def __init__(self, rule: Any, data: Any, affine: bool = False) -> None:
+        good = all(type(data[key]) is list for key in ("h0", "steps", "queries", "derived"))
+        good = good and "unit" not in data and data["labels"] is None and not data["derived"]
+        good = good and (affine or not any("b" in factor for step in data["steps"] for factor in step))
+        need(good, "head", data, "no unit, labels, derived steps, additive terms")
+        head = checker.Head(checker.Field(1), rule, data)
+        self.K, self.V = head.K, head.V
+        self.steps = [tuple(map(exact, step[: head.K])) for step in head.steps]
+        self.queries = [exact(query) for query in head.queries]
+        self.start = tuple(map(exact, zip(*head.h0, strict=True)))[: head.K]
+
+
+def weighted(value: Any) -> tuple[Matrix, Row, list[Matrix]]:
+    """Initial column, final row and letters of a weighted automaton."""
+    n, letters = len(keys(value, "alphabet initial final letters")["final"]), value["letters"]
+    good = names(value["alphabet"]) and type(value["initial"]) is type(letters) is list
+    need(good and len(letters) == len(value["alphabet"]), "weighted automaton", value, "a matrix for each symbol")
+    return matrix([[x] for x in value["initial"]], n, 1), row(value["final"], n), [letter(x, n) for x in letters]
+
+
+def check_clock(clock: Any, rule: Any, length: Any) -> dict[str, Any]:
+    """The facts of a clock that shows t mod 2P after t tokens."""
+    need(type(length) is int and length > 0, "length", length, "at least 1")
+    need(clock["kind"] == "closure" and same(clock["range"], rule), "clock", clock["range"], "a closure, same range")
+    facts, automaton = prove(clock), clock["automaton"]
+    good = (facts["symbols"], facts["states"], automaton["start"]) == (1, 2 * length, 0)
+    good = good and automaton["delta"] == [[(i + 1) % (2 * length)] for i in range(2 * length)]
+    need(good, "clock", automaton, f"counting modulo {2 * length}")
+    return facts
+
+
+def check_buffer(data: Any, rule: Any, most: int) -> None:
+    """Step 0 keeps the slot, step 1 + c makes it c."""
+    head = Head(rule, data, affine=True)
+    good = (head.K, head.V, head.start, head.queries) == (1, 1, ((),), [((0, 1),)])
+    good = good and [len(step) for step in data["steps"]] == [0] + [1] * (most + 1)
+    good = good and head.steps[1:] == [(sparse([(1, c)]),) for c in range(most + 1)]
+    need(good, "buffer", data, f"steps that make 0..{most}")
+
+
+def check_fold(fold: Any, letters: list[Matrix], codes: Sequence[int], length: int) -> tuple[Any, list[set[int]]]:
+    """The matrices M by product number, and the L_j; `letters` starts with the identity."""
+    listed, products, levels = table(fold, 3, 2, "fold"), {0: letters[0]}, [{0}]
+    need(natural([y for _, _, y in listed.values()]), "fold", fold, "integers from 0")
+    unused = {*listed}
+    for _ in range(length):
+        level = set[int]()
+        for x, c in [(x, c) for x in levels[-1] for c in codes]:
+            need(c == 0 or (x, c) in listed, "fold", (x, c), "to be listed")
+            y = listed[x, c][2] if c else x
+            level.add(y)
+            if (x, c) in unused:
+                unused.remove((x, c))
+                product = times(letters[c], products[x])
+                need(products.setdefault(y, product) == product, "fold", (x, c, y), "one matrix for each number")
+        levels.append(level)
+    need(not unused, "fold", unused, "no entry out of reach")
+    return products, levels
+
+
+def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Clock, buffer, products, blocks, rows and the automaton."""
+    P, tokens, n, automaton = top["length"], top["tokens"], len(top["row"]), top["automaton"]
+    clock, head, gamma = check_clock(top["clock"], rule, P), Head(rule, top["accumulator"]), row(top["row"], n)
+    need(type(top["letters"]) is type(top["select"]) is list and len(top["select"]) == 2, "letters, select", n, "lists")
+    letters = [units(range(n), n), *(letter(value, n) for value in top["letters"])]
+    need(below(tokens, *[len(letters)] * len(automaton["alphabet"])), "tokens", tokens, f"below {len(letters)}")
+    check_buffer(top["buffer"], rule, len(letters) - 1)
+    products, levels = check_fold(top["fold"], letters, sorted({*tokens}), P)
+    actions, claims = [letters[code] for code in tokens], keys(top["claims"], "products entries margin")
+    if "initial" in automaton:
+        start, *rest = weighted(automaton)
+        good = (head.V, len(start)) == (1, n) and rest == [gamma, actions]
+        need(good, "weighted automaton", automaton, "the row, the letters of the tokens, one column")
+        need(top["points"] is claims["margin"] is None, "points and margin", claims["margin"], "null")
+        states, margin, proved = n, None, "the readout is the weighted automaton's value"
+    else:
+        start, states, margin = check_points(top, actions, head.V)
+        proved = "the readout is that of the automaton's state, which differs from those of the others"
+    entries = check_accumulator(top, head, gamma, products, levels, start)
+    found = {"products": len(products), "entries": entries + len(top["fold"]), "margin": claims["margin"]}
+    need(same(claims, found), "claims", claims, found)
+    heads = [*clock["heads"], *[(1, 1)] * (2 * P), (head.K, head.V)]
+    margins = [*clock["margins"], *[Fraction(1) if any(tokens) else None] * (2 * P), margin]
+    facts = {"symbols": len(tokens), "states": states, "joint": 0, "heads": heads, "margins": margins}
+    return proved, {"products": found["products"], "entries": found["entries"]} | facts
+
+
+def check_points(top: Any, actions: Sequence[Matrix], V: int) -> tuple[Matrix, int, Fraction | None]:
+    """The start of an automaton whose states are V points each, their number, and how far apart their rows are."""
+    (_, start, delta), points, n, field = machine(top["automaton"]), top["points"], len(top["row"]), checker.Field(1)
+    good = type(points) is list and len(points) == len(delta)
+    good = good and all(below([x + 1 if type(x) is int else x for x in state], *[n + 1] * V) for state in points)
+    need(good and all(type(value) is dict for value in top["letters"]), "points", points, f"{V} a state, and maps")
+    columns = [units(state, n) for state in points]
+    for s, targets in enumerate(delta):
+        for token, target in enumerate(targets):
+            need(times(actions[token], columns[s]) == columns[target], "points moved by token", (s, token), target)
+    rows = [tuple([field.number(top["row"][x] if x >= 0 else 0) for x in state]) for state in points]
+    return columns[start], len(delta), checker.apart(field, rows, None, top["claims"]["margin"])
+
+
+def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: list[set[int]], start: Matrix) -> int:
+    """The number of entries of blocks and rows: every block keeps R times the state, every row is γ M_v R."""
+    P, whole, named, n = top["length"], levels[-1], dict[int, Matrix](), len(start)
+    select = [matrix(half, n, head.K) for half in top["select"]]
+    blocks = table(top["blocks"], 4, 2, "blocks")
+    wanted = {(half, x) for half in (0, 1) for x in whole} | {(0, 0)}
+    need(blocks.keys() == wanted, "blocks", sorted(blocks.keys() ^ wanted)[:4], "each half and product once")
+    for half, x, steps, rho in blocks.values():
+        good = below(steps, *[len(head.steps)] * P) and natural(rho) and len(rho) == P
+        need(good, "block", (steps, rho), f"{P} steps and row numbers")
+        R = select[half]
+        for step, name in zip(steps[::-1], rho[::-1], strict=True):
+            need(named.setdefault(name, R) == R, "row number", name, f"one matrix, not another in {(half, x)}")
+            R = times(R, head.steps[step])
+        if x in whole:
+            need(times(products[x], select[1 - half]) == R, "steps of block", (half, x), "its product")
+        need((half, x) != (0, 0) or times(R, head.start) == start, "first block", (half, x), "the start")
+    rows = table(top["rows"], 3, 2, "rows")
+    wanted = {(v, name) for r in range(P) for name in {rho[r] for *_, rho in blocks.values()} for v in levels[r + 1]}
+    need(rows.keys() == wanted, "rows", sorted(rows.keys() ^ wanted)[:4], "each product and row number once")
+    ahead = {v: times_row(gamma, products[v]) for v, _ in wanted}
+    for v, name, query in rows.values():
+        need(below([query], len(head.queries)), "rows", query, f"below {len(head.queries)}")
+        need(head.queries[query] == times_row(ahead[v], named[name]), "row", (v, name, query), "γ M_v R")
+    return 2 * P * len(blocks) + len(rows)
+
+
+def check_linear(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """One head that carries a weighted automaton: Π h is the automaton's column."""
+    head, (initial, final, letters) = Head(rule, top["head"]), weighted(top["automaton"])
+    select, inputs = matrix(top["select"], len(initial), head.K), top["inputs"]
+    need(type(inputs) is list and len(inputs) == len(letters) and same(top["claims"], {}), "inputs, claims", inputs)
+    need(head.V == 1 and times(select, head.start) == initial, "start", head.V, "one column, the initial one")
+    for token, pick in enumerate(inputs):
+        need(below(pick, len(head.steps), len(head.queries)), "inputs", pick, "a step and a query")
+        good = times(select, head.steps[pick[0]]) == times(letters[token], select)
+        need(good and head.queries[pick[1]] == times_row(final, select), "inputs", pick, f"those of token {token}")
+    facts = {"symbols": len(inputs), "states": len(initial), "joint": 0, "heads": [(head.K, 1)], "margins": [None]}
+    return "the readout is the weighted automaton's value", facts
+
+
+def reads(value: Any, count: int) -> list[int]:
+    """A list of different modules among the first ones."""
+    need(natural(value) and max(value, default=-1) < count and len({*value}) == len(value), "reads", value, count)
+    return value
+
+
+class Module:
+    """Tables of one module: token and values read to letter, value and letter to value."""
+
+    def __init__(self, data: Any, at: int, symbols: int, parts: Sequence[Any], read: bool) -> None:
+        keys(data, "part reads letters values before")
+        self.reads, values, self.part = reads(data["reads"], at), data["values"], data["part"]
+        need(below([self.part], len(parts)), "part", self.part, f"below {len(parts)}")
+        letters, start, delta = parts[self.part]
+        self.letters = table(data["letters"], 2, 0, "letters")
+        good = below([x for _, x in self.letters.values()], *[letters] * len(self.letters))
+        good = good and all(len(key) == 1 + len(self.reads) and key[0] < symbols for key in self.letters)
+        need(good, "letters", data["letters"], f"{symbols} tokens, {len(self.reads)} values, {letters} letters")
+        need(natural(values) and len(values) == len(delta), "values", values, f"{len(delta)} integers from 0")
+        self.start, self.unused = values[start], {*self.letters}
+        self.moves, before = dict[tuple[int, int], int](), set[tuple[int, int, int]]()
+        for b, targets in enumerate(delta):
+            for x, target in enumerate(targets):
+                moved = self.moves.setdefault((values[b], x), values[target])
+                need(moved == values[target], "values", values, f"letter {x} to move equal ones to equal ones")
+                before.add((x, target, values[b]))
+        need((data["before"] is not None) == read, "before", at, "a list if a module reads this one, else null")
+        if read:
+            good = len({key[:2] for key in before}) == len(before)
+            good = good and table(data["before"], 3, 3, "before").keys() == before
+            need(good, "before", data["before"], "a function, the value before for each letter and state after it")
+
+
+def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Parts, modules, and the search over their values."""
+    (symbols, start, delta), proofs = machine(top["automaton"]), list[dict[str, Any]]()
+    need(type(top["parts"]) is type(top["modules"]) is list and len(top["modules"]) > 0, "modules", "none", "a list")
+    for part in top["parts"]:
+        good = part["kind"] in ("closure", "blocks", "stack") and "initial" not in part["automaton"]
+        need(good and same(part["range"], rule), "part", part["kind"], "closure, blocks or stack, of the same range")
+        proofs.append(prove(part))
+    parts = [machine(part["automaton"]) for part in top["parts"]]
+    read = {at for data in top["modules"] for at in data["reads"]}
+    modules = [Module(data, at, symbols, parts, at in read) for at, data in enumerate(top["modules"])]
+    need({module.part for module in modules} == {*range(len(parts))}, "parts", len(parts), "all of them used")
+    final = reads(keys(top["answer"], "reads table")["reads"], len(modules))
+    answers = table(top["answer"]["table"], 2, 0, "answer")
+    need(natural([state for _, state in answers.values()]), "answer", answers, "states")
+    most, unused = keys(top["claims"], "joint")["joint"], {*answers}
+    joints = checker.Numbers((*[module.start for module in modules], start))
+    for joint in joints.listed:
+        for token, target in enumerate(delta[joint[-1]]):
+            after: list[int] = []
+            for module in modules:
+                key = (token, *[joint[i] for i in module.reads])
+                module.unused.discard(key)
+                after.append(module.moves[joint[len(after)], module.letters[key][1]])
+            key = tuple([after[i] for i in final])
+            unused.discard(key)
+            good = answers[key][1] == target and joints[(*after, target)] < min(most, 5_000_000)
+            need(good, "answer, or number of joint states", (answers[key][1], len(joints)), (target, most))
+    need(same(top["claims"], {"joint": len(joints)}), "joint states", len(joints), most)
+    need(not unused and not any(module.unused for module in modules), "letters or answers", unused, "none out of reach")
+    used = [proofs[module.part] for module in modules]
+    need(sum(len(proof["heads"]) for proof in used) <= 1_000_000, "heads", "more", "at most 1000000")
+    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta), "joint": len(joints)}
+    facts |= {key: [value for proof in used for value in proof[key]] for key in ("heads", "margins")}
+    return "the answer is the automaton's state", facts
+
+
+def main() -> int:
+    """The command line of checker.py, for certificates of every kind."""
+    return checker.main(verify)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
