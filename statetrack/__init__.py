@@ -1,6 +1,6 @@
 """Explicit linear-RNN weights that track automata and groups, with certificates for words of every length.
 
-Main definitions: `build`, `load`, `check`, `Compiled`, `Weights`, and the errors of `statetrack.errors`.
+Main definitions: `build`, `explain`, `load`, `check`, `Compiled`, `Weights`, and the errors of `statetrack.errors`.
 
 >>> import statetrack as st
 >>> c = st.build("A4", "ckda")
@@ -31,9 +31,11 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .api import Compiled, Weights, build, check, load
+    from .constructions.explain import Explanation, explain
     from .constructions.source import Options
     from .theory.automata import Dfa
     from .theory.groups import Group
+    from .theory.weighted import Wfa
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "CertificateFailed",
     "Compiled",
     "Dfa",
+    "Explanation",
     "Group",
     "InvalidAutomaton",
     "InvalidFile",
@@ -56,8 +59,10 @@ __all__ = [
     "StatetrackError",
     "UnknownGroup",
     "Weights",
+    "Wfa",
     "build",
     "check",
+    "explain",
     "load",
 ]
 
@@ -67,9 +72,12 @@ _LAZY = {
     "build": "statetrack.api",
     "check": "statetrack.api",
     "load": "statetrack.api",
+    "Explanation": "statetrack.constructions.explain",
+    "explain": "statetrack.constructions.explain",
     "Options": "statetrack.constructions.source",
     "Dfa": "statetrack.theory.automata",
     "Group": "statetrack.theory.groups",
+    "Wfa": "statetrack.theory.weighted",
 }
 
 

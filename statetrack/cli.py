@@ -26,7 +26,9 @@ from statetrack.printing import (
     progress_line,
     run_facts,
     say,
+    say_explanation,
     say_rows,
+    value_facts,
     weight_facts,
 )
 
@@ -43,7 +45,8 @@ Built = Annotated[Path, typer.Argument(help="Weights file written by build.")]
 Source = Annotated[
     str,
     typer.Argument(
-        help="Group name (A5, Z2xS3), permutations '(1 2 3);(1 2)', regular expression, or automaton file; "
+        help="Group name (A5, Z2xS3), permutations '(1 2 3);(1 2)', regular expression, or automaton file (build: "
+        "or a folder of them); "
         "a prefix group:, perm:, regex: or file: settles which."
     ),
 ]
@@ -60,6 +63,13 @@ Word = Annotated[
         "else the characters as they stand, blanks too, if all symbols are one character; else symbols apart by blanks."
     ),
 ]
+Labels = Annotated[str, typer.Option(help="A group's alphabet: all elements or generators.")]
+Missing = Annotated[str, typer.Option(help="Absent edges of a file: error, sink or stay.")]
+Semiring = Annotated[str | None, typer.Option(help="Of AT&T text: real (weighted) or boolean.")]
+Symbols = Annotated[Path | None, typer.Option(help="Symbol table of AT&T text.")]
+Whole = Annotated[bool, typer.Option("--token", help="A JFLAP read of several letters is one symbol.")]
+States = Annotated[int, typer.Option(min=1, help="Budget of hidden and automaton states.")]
+Order = Annotated[int, typer.Option(min=1, help="Budget of group elements.")]
 Device = Annotated[str, typer.Option(help="auto (cuda if there is one, else cpu), cpu, cuda or cuda:N.")]
 Recipe = Annotated[str | None, typer.Option(help="Insist on one construction, for instance quaternion.")]
 Monoid = Annotated[int, typer.Option(min=1, help="Budget of transition monoid elements looked at.")]
@@ -93,23 +103,40 @@ def start(
 def build(
     source: Source,
     target: Annotated[str, typer.Option("--target", "-t", help="Architecture; see 'statetrack targets'.")] = "ckda",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Weights file to write (.safetensors).")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Weights file to write (.safetensors); for a folder of automata, a folder (default "
+            "DIR/statetrack-TARGET).",
+        ),
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate as JSON.")] = None,
     dtype: Annotated[str, typer.Option(help="Number format: float64, float32, bfloat16.")] = "float32",
-    letters: Annotated[str, typer.Option(help="A group's alphabet: all elements or generators.")] = "all",
+    letters: Labels = "all",
     alphabet: Letters = None,
-    missing: Annotated[str, typer.Option(help="Absent edges of a file: error, sink or stay.")] = "error",
-    token: Annotated[bool, typer.Option(help="A JFLAP read of several letters is one symbol.")] = False,
+    missing: Missing = "error",
+    semiring: Semiring = None,
+    symbols: Symbols = None,
+    token: Whole = False,
     max_dim: Annotated[int | None, typer.Option(min=1, help="Largest state size K of a head.")] = None,
     max_factors: Annotated[int | None, typer.Option(min=0, help="Most factors a token.")] = None,
     construction: Recipe = None,
     proof: Annotated[str, typer.Option(help="closure, or span (linear readouts).")] = "closure",
-    max_states: Annotated[int, typer.Option(min=1, help="Budget of hidden and automaton states.")] = 1_000_000,
-    max_order: Annotated[int, typer.Option(min=1, help="Budget of group elements.")] = 100_000,
+    max_states: States = 1_000_000,
+    max_order: Order = 100_000,
     max_monoid: Monoid = 20_000,
     max_seconds: Seconds = None,
     max_memory: Memory = None,
     check: Annotated[bool, typer.Option(help="Also run the independent checker before anything is written.")] = True,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a folder of automata (default 1).")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Send a folder's jobs to this Dask scheduler (tcp://HOST:PORT); needs statetrack[cluster]."),
+    ] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Folders inside the folder too.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed jobs of a folder again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build proven weights for SOURCE on a target architecture."""
@@ -117,16 +144,25 @@ def build(
     from statetrack.constructions.source import Options, parse_alphabet
 
     check_format(dtype)
-    check_outputs(source, output, certificate)
-    symbols = None if alphabet is None else parse_alphabet(alphabet)
+    named = None if alphabet is None else parse_alphabet(alphabet)
     budgets = (max_monoid, max_seconds, max_memory)
-    options = Options(letters, missing, token, max_states, max_order, symbols, *budgets)
-    limits = {"max_dim": max_dim, "max_factors": max_factors}
+    table = None if symbols is None else str(symbols)
+    options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
+    limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
+    limits |= {"proof": proof, "check": check}
+    folder = Path(source.removeprefix("file:"))
+    if folder.is_dir():
+        if certificate is not None or alphabet is not None:
+            raise InvalidInput("--certificate and --alphabet are for one source, not for a folder of automata")
+        limits |= {"dtype": dtype, "jobs": jobs, "scheduler": scheduler, "recursive": recursive, "retry": retry}
+        _folder(folder, target, output, as_json, options=options, **limits)
+        return
+    if jobs is not None or scheduler is not None or recursive or retry:
+        raise InvalidInput(f"--jobs, --scheduler, --recursive and --retry are for a folder; {source!r} is none")
+    check_outputs(source, output, certificate)
     started = time.perf_counter()
     with bounded(options.max_seconds, options.max_memory), progress_line("joint states", None) as update:
-        made = api.build_with(
-            source, target, options, **limits, construction=construction, proof=proof, check=check, progress=update
-        )
+        made = api.build_with(source, target, options, **limits, progress=update)
         weights = made.weights(dtype)
         facts = build_facts(made, weights, check)
     if output is not None:
@@ -136,6 +172,79 @@ def build(
     facts["seconds"] = round(time.perf_counter() - started, 3)
     facts["output"] = None if output is None else str(output)
     say(facts, as_json)
+
+
+def _folder(folder: Path, target: str, output: Path | None, as_json: bool, **how: Any) -> None:
+    """Build a folder of automata; exit code 1 if some have no verdict."""
+    from statetrack.batch import automaton_files, batch
+
+    goal = output or folder / f"statetrack-{target}"
+    files = automaton_files(folder, recursive=how["recursive"], output=goal)
+    with progress_line("automata", len(files)) as update:
+        done = batch(folder, target, goal, **how, progress=update)
+    if as_json:
+        say(done.to_json(), True)
+    else:
+        say_rows(done.rows(), False)
+    if done.exit_code:
+        raise typer.Exit(done.exit_code)
+
+
+@app.command()
+def explain(
+    source: Source,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", "-t", help="Only this architecture (several times for several).")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every architecture (the default).")] = False,
+    draw: Annotated[
+        Path | None, typer.Option(help="Write the cascade of the automaton: .svg, .pdf, .png or .dot.")
+    ] = None,
+    letters: Labels = "all",
+    alphabet: Letters = None,
+    missing: Missing = "error",
+    semiring: Semiring = None,
+    symbols: Symbols = None,
+    token: Whole = False,
+    max_states: States = 1_000_000,
+    max_order: Order = 100_000,
+    max_monoid: Monoid = 20_000,
+    max_seconds: Seconds = None,
+    max_memory: Memory = None,
+    as_json: Json = False,
+) -> None:
+    """Say for each architecture whether it can track SOURCE: how, with which proof, or why not."""
+    from statetrack.constructions.explain import describe
+    from statetrack.constructions.explain import explain as rows_of
+    from statetrack.constructions.source import Options, parse_alphabet
+
+    if every and target:
+        raise InvalidInput("explain: give --target or --all, not both")
+    named = None if alphabet is None else parse_alphabet(alphabet)
+    table = None if symbols is None else str(symbols)
+    budgets = (max_monoid, max_seconds, max_memory)
+    options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
+    if draw is not None:
+        check_outputs(source, draw, None)
+    with bounded(max_seconds, max_memory), progress_line("targets", None) as update:
+        facts = describe(source, options)
+        rows = rows_of(source, target or None, options=options, progress=update)
+        if draw is not None:
+            facts["picture"] = _draw(source, options, draw)
+    say_explanation(facts, rows, as_json)
+
+
+def _draw(source: str, options: Any, path: Path) -> str:
+    from statetrack.constructions.reduction import best_cascade
+    from statetrack.constructions.source import WeightedSource, resolve
+    from statetrack.figures.cascades import draw_cascade
+
+    resolved = resolve(source, options)
+    if isinstance(resolved, WeightedSource):
+        raise InvalidInput("a weighted automaton has no cascade to draw; leave out --draw")
+    found = best_cascade(resolved.dfa)
+    draw_cascade(found.cascade, path, title=f"{resolved.name}: {found.name}, {found.cascade.levels} layers")
+    return str(path)
 
 
 @app.command(name="check")
@@ -148,15 +257,15 @@ def check_file(
     from statetrack import api
     from statetrack.constructions.targets import check_named_range
     from statetrack.errors import CertificateFailed
-    from statetrack.proofs_check import checker
+    from statetrack.proofs_check import networks
 
     started = time.perf_counter()
     if is_json(file):
         try:
             text = read_text(file)
-            found = checker.verify(text, expect)
+            found = networks.verify(text, expect)
             check_named_range(json.loads(text)["range"])
-        except checker.Refused as error:
+        except networks.Refused as error:
             raise CertificateFailed(f"file {file}", str(error), "a certificate that holds") from None
         tensors = "none in this file"
     else:
@@ -191,7 +300,7 @@ def run(
     executor: Annotated[str, typer.Option(help="auto, triton or reference.")] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Run the weights in FILE through a kernel and compare every state with the automaton's."""
+    """Run the weights in FILE through a kernel; compare every state with the automaton's, or values with exact ones."""
     from statetrack import api
     from statetrack.constructions.source import parse_word
 
@@ -205,19 +314,23 @@ def run(
     weights = api.load(file)
     if dtype is not None and dtype != weights.dtype:
         weights = weights.in_format(dtype)
-    symbols = None if word is None else parse_word(word, weights.dfa.alphabet)
+    symbols = None if word is None else parse_word(word, weights.automaton.alphabet)
     started = time.perf_counter()
+    facts: dict[str, Any] = {} if symbols is not None else {"words": random, "length": length, "seed": seed}
+    how: dict[str, Any] = {"device": place, "executor": executor}
+    if weights.is_weighted:
+        facts |= value_facts(weights, symbols, random, length, seed, how)
+        say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
+        return
     with progress_line("tokens", None if symbols is not None else random * length) as update:
         trace = weights.run(
             None if symbols is None else [symbols],
             random=random,
             length=0 if symbols is not None else length,
             seed=seed,
-            device=place,
-            executor=executor,
+            **how,
             progress=update,
         )
-    facts: dict[str, Any] = {} if symbols is not None else {"words": random, "length": length, "seed": seed}
     facts |= run_facts(trace, weights, symbols)
     say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
     if trace.wrong:

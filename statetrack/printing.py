@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
@@ -19,6 +21,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from statetrack.api import Compiled, Weights
+    from statetrack.constructions.explain import Explanation
     from statetrack.kernels.run import Trace
 
 
@@ -75,6 +78,66 @@ def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None) -> d
         "executor": trace.executor,
         "proved_length": _number(weights.horizon()),
     }
+
+
+def value_facts(
+    weights: Weights, word: tuple[str, ...] | None, random: int, length: int, seed: int, how: dict[str, Any]
+) -> dict[str, Any]:
+    """What a run of a weighted automaton found: exact values beside the kernel's, and the bound on their difference."""
+    import random as generator
+
+    from statetrack.constructions.composed import closed_program
+    from statetrack.constructions.value_bounds import value_bounds
+
+    chosen = generator.Random(seed)
+    alphabet = weights.automaton.alphabet
+    words = [word] if word is not None else [tuple(chosen.choices(alphabet, k=length)) for _ in range(random)]
+    found = weights.values(words, **how)
+    exact = [weights.automaton.run(w) for w in words]
+    errors = [
+        abs(float(Fraction(x) - y)) if math.isfinite(x) else math.inf
+        for row, ys in zip(found, exact, strict=True)
+        for x, y in zip(row, ys, strict=True)
+    ]
+    facts: dict[str, Any] = {}
+    if word is not None:
+        bound = value_bounds(closed_program(weights.certificate), word, round_off=_ROUND_OFF[weights.dtype])
+        facts = {"values": [str(y) for y in exact[0]], "kernel": list(found[0]), "error_bound": max(bound, default=0.0)}
+    return facts | {"tokens": sum(map(len, words)), "largest_error": max(errors, default=0.0), "dtype": weights.dtype}
+
+
+_ROUND_OFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
+
+
+def say_explanation(facts: dict[str, Any], rows: Sequence[Explanation], as_json: bool) -> None:
+    """Print what is known of a source and the table of targets; the reasons of those that cannot below it."""
+    if as_json:
+        listed = [{"target": row.target, "verdict": row.verdict} | vars(row) for row in rows]
+        _print_json(facts | {"targets": listed})
+        return
+    say(facts, False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("target", "verdict", "layers", "sizes K", "β up to", "factors", "construction", "proof", "about"):
+        table.add_column(name)
+    for row in rows:
+        sizes = "-" if row.dims is None else "; ".join(_layer_sizes(dims) for dims in row.dims[:6])
+        sizes += "; ..." if row.dims is not None and len(row.dims) > 6 else ""
+        cells = (row.layers, sizes, row.beta_max, row.factors, row.construction, row.proof, row.semantics)
+        shown = ("-" if x is None else f"{x:.6g}" if isinstance(x, float) else str(x) for x in cells)
+        table.add_row(row.target, row.verdict, *shown)
+    console = _console()
+    console.print(table)
+    for row in rows:
+        if row.expressible is not True:
+            theorem = f" [{row.theorem}]" if row.theorem else ""
+            witness = f"; witness: {row.witness}" if row.witness else ""
+            console.print(f"{row.target}: {row.reason}{theorem}{witness}", markup=False, soft_wrap=True)
+
+
+def _layer_sizes(dims: Sequence[int]) -> str:
+    """2, 1 × 8 for equal ones."""
+    counts = {size: dims.count(size) for size in dict.fromkeys(dims)}
+    return ", ".join(str(size) if n == 1 else f"{size} × {n}" for size, n in counts.items())
 
 
 def say(facts: dict[str, Any], as_json: bool) -> None:
@@ -235,8 +298,6 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _decimal(x: Any) -> str:
-    from fractions import Fraction
-
     return "-" if x is None else f"{float(Fraction(x)):.6g}"
 
 

@@ -119,7 +119,7 @@ def test_wrong_arguments_raise_the_error_that_says_so() -> None:
     with pytest.raises(st.BudgetExceeded):
         st.build("A5", max_states=100)
     with pytest.raises(st.StatetrackError):
-        st.build("S5", "ckda")
+        st.build("S5", "diag[-1,1]")
 
 
 def test_the_message_for_a_device_names_those_there_are() -> None:

@@ -29,6 +29,7 @@ from .source import Source, from_automaton
 from .splitting import Chain, split_group, split_permutations, subgroup_chain
 from .stack import Builders, cascade_stack
 from .targets import Target
+from .windows import window_layer
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,12 @@ _RECIPES = (
     _Recipe("spatial-reflections", "Grazzi Prop. 1", _simple(lambda s: trackers.polyhedral(s, gates=False)), _PRODUCTS),
     _Recipe("quaternion", "CKDA Thm. 3", _simple(trackers.quaternion), _SIGNED),
     _Recipe("permutation", "Grazzi Thm. 3", _simple(trackers.permutation), _DELTA),
+    _Recipe(
+        "window",
+        "OURS-nilpotent-window",
+        lambda s, goal, _: window_layer(s, goal.name),
+        _DELTA | _NARROW | _DIAGONAL,
+    ),
     _Recipe("partial", "OURS-sink-is-zero", lambda s, goal, _: partial_layer(s, STYLES[goal.name]), _DELTA),
     _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 2),
     _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 2),

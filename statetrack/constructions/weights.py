@@ -58,6 +58,11 @@ class Weights:
     automaton: Dfa | Wfa
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether they compute a weighted automaton's values rather than states."""
+        return isinstance(self.automaton, Wfa)
+
+    @property
     def dfa(self) -> Dfa:
         """The automaton; InvalidInput for weights of a weighted one."""
         if isinstance(self.automaton, Wfa):
