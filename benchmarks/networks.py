@@ -1,4 +1,4 @@
-"""Composed networks through the kernels: stacks, clocks with buffers, one-layer resets, in float32 and bfloat16 storage.
+"""Composed networks through the kernels: stacks, clocks with buffers, one-layer resets; float32 and bfloat16 storage.
 
 For each source and target `--words` random words of `--steps` tokens; every decoded state is compared with the
 automaton's on the device. The peer is the automaton itself, walked by a kernel on the same device: `ratio` is its time

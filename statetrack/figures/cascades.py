@@ -62,7 +62,21 @@ def _picture(graph: nx.DiGraph[int], path: Path, title: str) -> None:
     figure = Figure(figsize=(2.2 + 1.3 * widest, 1.4 + 0.8 * max(layers, default=1)), layout="constrained")
     axes: Any = figure.subplots()
     place = {node: (float(x), -float(graph.nodes[node]["layer"])) for node, (x, _) in place.items()}
-    nx.draw_networkx_edges(graph, place, ax=axes, edge_color="#999999", width=0.7, node_size=900, arrowsize=8)
+    near = [(i, j) for i, j in graph.edges if graph.nodes[j]["layer"] == graph.nodes[i]["layer"] + 1]
+    far = [edge for edge in graph.edges if edge not in set(near)]
+    # Edges that pass a layer are bent, so that they do not run behind its nodes.
+    for edges, bend in ((near, 0.0), (far, 0.2)):
+        nx.draw_networkx_edges(
+            graph,
+            place,
+            edgelist=edges,
+            ax=axes,
+            edge_color="#777777",
+            width=0.7,
+            node_size=900,
+            arrowsize=8,
+            connectionstyle=f"arc3,rad={bend}",
+        )
     nx.draw_networkx_nodes(
         graph,
         place,

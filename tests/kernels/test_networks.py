@@ -183,7 +183,7 @@ def answers(model: Model, tokens: torch.Tensor, **options: object) -> torch.Tens
 
 
 def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    return torch.equal(got.cpu().double().nan_to_num(99.0), expected.double().nan_to_num(99.0))
+    return torch.equal(got.cpu().double().nan_to_num(99.0), expected.cpu().double().nan_to_num(99.0))
 
 
 @pytest.mark.parametrize("seed", range(60))
