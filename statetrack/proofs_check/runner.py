@@ -83,11 +83,10 @@ def _run(one: Claim, budget: str, seed: int, kernels: str | None, broken: dict[s
         one.check(trial, **broken)
         if not trial.sizes:
             verdict, detail = "refuted", "the check looked at nothing"
-    except (Refuted, StatetrackError, AssertionError, ArithmeticError, ValueError, LookupError, TypeError) as error:
-        verdict, detail = (
-            "refuted",
-            f"{type(error).__name__}: {error}" if not isinstance(error, Refuted) else str(error),
-        )
+    except _REFUTATIONS as error:
+        verdict, detail = "refuted", str(error) if isinstance(error, Refuted) else f"{type(error).__name__}: {error}"
+    except Exception as error:
+        verdict, detail = "error", f"{type(error).__name__}: {error}"
     seconds = round(time.perf_counter() - started, 3)
     notes, kept = tuple(trial.notes), tuple(trial.certificates)
     return Verdict(
