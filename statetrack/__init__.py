@@ -1,6 +1,7 @@
 """Explicit linear-RNN weights that track automata and groups, with certificates for words of every length.
 
-Main definitions: `build`, `explain`, `load`, `check`, `Compiled`, `Weights`, and the errors of `statetrack.errors`.
+Main definitions: `build`, `explain`, `verify`, `load`, `check`, `Compiled`, `Weights`, and the errors of
+`statetrack.errors`.
 
 >>> import statetrack as st
 >>> c = st.build("A4", "ckda")
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .api import Compiled, Weights, build, check, load
     from .constructions.explain import Explanation, explain
     from .constructions.source import Options
+    from .proofs_check.runner import Verdict, verify
     from .theory.automata import Dfa
     from .theory.groups import Group
     from .theory.weighted import Wfa
@@ -58,12 +60,14 @@ __all__ = [
     "RegexSyntaxError",
     "StatetrackError",
     "UnknownGroup",
+    "Verdict",
     "Weights",
     "Wfa",
     "build",
     "check",
     "explain",
     "load",
+    "verify",
 ]
 
 _LAZY = {
@@ -78,6 +82,8 @@ _LAZY = {
     "Dfa": "statetrack.theory.automata",
     "Group": "statetrack.theory.groups",
     "Wfa": "statetrack.theory.weighted",
+    "Verdict": "statetrack.proofs_check.runner",
+    "verify": "statetrack.proofs_check.runner",
 }
 
 

@@ -118,15 +118,16 @@ class Weights(weights.Weights):
 
         if storage is not None and storage not in weights.FORMATS:
             raise InvalidInput(f"number format {storage!r}: know {', '.join(weights.FORMATS)}")
-        found: list[list[float]] = values(
+        found = values(
             model_of(self),
             encode_words(words, self),
             storage=getattr(torch, storage or self.dtype),
             device=device_of(device),
             executor=executor,
             progress=progress,
-        ).tolist()
-        return tuple(tuple(row[: len(word)]) for row, word in zip(found, words, strict=True))
+        )
+        rows: list[list[float]] = found.tolist()  # pyright: ignore[reportUnknownMemberType]
+        return tuple(tuple(row[: len(word)]) for row, word in zip(rows, words, strict=True))
 
     def horizon(self) -> float:
         """A length up to which every word decodes right in this format and recurrent order, by an a-priori bound.

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from statetrack.commands import figure, verify
 from statetrack.errors import InvalidInput, StatetrackError
 from statetrack.guards import bounded, check_format, check_outputs, is_json, read_text
 from statetrack.printing import (
@@ -375,6 +376,10 @@ def groups(as_json: Json = False) -> None:
         {"name": "(1 2 3);(1 2)", "what": "the group that permutations in cycle notation generate, points from 1"}
     )
     say_rows(rows, as_json)
+
+
+app.command()(verify)
+app.command()(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -88,12 +88,14 @@ def value_facts(
 
     from statetrack.constructions.composed import closed_program
     from statetrack.constructions.value_bounds import value_bounds
+    from statetrack.theory.automata import Dfa
 
-    chosen = generator.Random(seed)
-    alphabet = weights.automaton.alphabet
+    chosen, automaton = generator.Random(seed), weights.automaton
+    assert not isinstance(automaton, Dfa)
+    alphabet = automaton.alphabet
     words = [word] if word is not None else [tuple(chosen.choices(alphabet, k=length)) for _ in range(random)]
     found = weights.values(words, **how)
-    exact = [weights.automaton.run(w) for w in words]
+    exact = [automaton.run(w) for w in words]
     errors = [
         abs(float(Fraction(x) - y)) if math.isfinite(x) else math.inf
         for row, ys in zip(found, exact, strict=True)

@@ -113,7 +113,7 @@ class Blocks:
     def levels(self) -> list[tuple[int, ...]]:
         """The products of words of length 0, 1, ..., P."""
         codes = sorted(set(self.tokens))
-        found = [(0,)]
+        found: list[tuple[int, ...]] = [(0,)]
         for _ in range(self.length):
             found.append(tuple(dict.fromkeys(self.fold[x, c] if c else x for x in found[-1] for c in codes)))
         return found

@@ -11,7 +11,7 @@ References: docs/certificate.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def linear_certificate(head: Head, select: Matrix, wfa: Wfa, goal: Target) -> Ce
 
 def stack_certificate(stack: Stack, dfa: Dfa, goal: Target, joint: int) -> Certificate:
     """The certificate of a stack whose search (`stack.settle`) found `joint` states."""
-    parts: list[Json] = []
+    parts: list[Mapping[str, Any]] = []
     index: dict[str, int] = {}
     modules: list[Json] = []
     read = {j for module in stack.modules for j in module.reads}
@@ -102,7 +102,7 @@ def stack_certificate(stack: Stack, dfa: Dfa, goal: Target, joint: int) -> Certi
         digest = str(module.part.data["digest"])
         if digest not in index:
             index[digest] = len(parts)
-            parts.append(dict(module.part.data))
+            parts.append(module.part.data)
         modules.append(
             {
                 "part": index[digest],
@@ -134,7 +134,7 @@ def _sealed(data: Json, joint: int = 0) -> Certificate:
 def blocks_program(blocks: Blocks, automaton: Dfa | Wfa) -> Program:
     """The network of `blocks` for its automaton."""
     if isinstance(automaton, Wfa):
-        return blocks.program(automaton.alphabet, (), None)
+        return blocks.program(automaton.alphabet, (), False)
     return blocks.program(automaton.alphabet, automaton.outputs, automaton.outputs[automaton.start])
 
 
@@ -173,10 +173,11 @@ def part_of(data: Mapping[str, Any]) -> Part:
 
 
 def _stack(data: Mapping[str, Any]) -> Stack:
-    parts = [part_of(part) for part in data["parts"]]
+    given: list[Json] = data["parts"]
+    parts = [part_of(part) for part in given]
     modules = tuple(
         Module(
-            parts[m["part"]],
+            parts[int(m["part"])],
             tuple(m["reads"]),
             Lookup({tuple(key): letter for key, letter in m["letters"]}),
             tuple(m["values"]),
@@ -246,8 +247,9 @@ def _matrix_json(m: Matrix, *, maps: bool = False) -> Any:
 
 
 def _matrix(field: Field, data: Any) -> Matrix:
-    if isinstance(data, dict):
-        one, images = identity(field, len(data["map"])), data["map"]  # pyright: ignore[reportUnknownArgumentType]
+    if type(data) is dict:
+        images: list[int] = list(cast("Json", data)["map"])
+        one = identity(field, len(images))
         zero = (field.zero,) * len(images)
         return tuple(zip(*(zero if i < 0 else one[i] for i in images), strict=True))
     return tuple(tuple(element_from_json(field, x) for x in row) for row in data)

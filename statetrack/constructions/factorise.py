@@ -1,6 +1,7 @@
 """Matrices as short products of Householder-like factors (I - c w wᵀ) Diag(α).
 
-Main definitions: `swaps`, `factor_map` (in place), `factor_partial`, `factor_to_bank`, `factor_map_to_bank`.
+Main definitions: `swaps`, `factor_map` (in place), `factor_map_scaled`, `factor_partial`, `factor_to_bank`,
+`factor_map_to_bank`.
 
 Main results: claims OURS-factor-permutation, OURS-factor-map, OURS-factor-bank. A map of n points is a product of at
 most max(2, n - 1) factors in dimension n with gates in {-1, 0, 1}, β > 2 only to merge; any rational matrix M takes
@@ -45,19 +46,42 @@ def factor_map(field: Field, f: Map) -> list[Factor]:
     the others J to x and leaves garbage on J, which zero gates of the next factor erase. Then representatives are
     permuted to their images by swaps. β = 2 + |J|/2 for a merge, 2 for a swap. Source: CKDA Thm. 5 (β > 2).
     """
+    return _merged(field, f, field.one)
+
+
+def factor_map_scaled(field: Field, f: Map) -> tuple[list[Factor], Element]:
+    """Factors with β <= 2 whose product is r times the matrix of f, and r.
+
+    A merge is scaled by 1/s, s the largest number of points with one image: every other number shrinks with it, so a
+    word of t letters leaves r^t, and a network has to read ratios of numbers that get small without bound. That is the
+    price of β <= 2 in three layers; no finite set of states does it, since a merge of s points has norm √s.
+    """
+    largest = max(f.count(y) for y in f)
+    share = field.one / largest
+    factors = _merged(field, f, share)
+    scale = field.one
+    for _ in range(sum(f.count(y) > 1 for y in set(f))):
+        scale = scale * share
+    return factors, scale
+
+
+def _merged(field: Field, f: Map, share: Element) -> list[Factor]:
+    """Merges with c = 1 + share, which scale everything by `share`, then swaps."""
     n = len(f)
     cyclic = set(f)
     while (image := {f[i] for i in cyclic}) != cyclic:
         cyclic = image
     chosen = {f[i]: i for i in reversed(range(n))} | {f[i]: i for i in cyclic}
     merges = [(x, [i for i in range(n) if f[i] == y and i != x]) for y, x in sorted(chosen.items())]
+    part, zero = share / (1 + share), field.zero
     factors: list[Factor] = []
     dirty: list[int] = []
     for x, others in merges:
         if others:
-            w = vector(field, (field(int(i == x)) - (field.one / 2 if i in others else 0) for i in range(n)))
-            gates = vector(field, (-1 if i == x else int(i not in dirty) for i in range(n)))
-            factors.append(Factor(w, field(2), gates))
+            w = tuple(field.one if i == x else -part if i in others else zero for i in range(n))
+            kept = (zero if i in dirty else field.one if i in others else share for i in range(n))
+            gates = tuple(field(-1) if i == x else gate for i, gate in enumerate(kept))
+            factors.append(Factor(w, 1 + share, gates))
             dirty = others
     return factors + _gated(field, swaps(field, _closed({x: y for y, x in chosen.items()}, n)), dirty, n)
 

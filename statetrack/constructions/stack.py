@@ -59,18 +59,17 @@ def settle(dfa: Dfa, modules: tuple[Module, ...], reads: tuple[int, ...], max_jo
     found: dict[States, tuple[int, int]] = {start: (-1, -1)}
     listed = [start]
     for at, joint in enumerate(listed):
-        for token, q in enumerate(dfa.delta[joint[-1]].tolist()):
+        targets: list[int] = dfa.delta[joint[-1]].tolist()
+        for token, q in enumerate(targets):
             after: list[int] = []
             for i, module in enumerate(modules):
                 letter = module.letters((token, *(joint[j] for j in module.reads)))
                 after.append(module.moves[joint[i], letter])
             key = tuple(after[j] for j in reads)
             if answer.setdefault(key, q) != q:
-                word = _word(found, listed, at, token)
-                shown = " ".join(dfa.alphabet[t] for t in word[:40])
-                raise CertificateFailed(
-                    f"answer of the stack after {shown!r}", repr(dfa.states[answer[key]]), repr(dfa.states[q])
-                )
+                shown = " ".join(dfa.alphabet[t] for t in _word(found, listed, at, token)[:40])
+                got, want = dfa.states[answer[key]], dfa.states[q]
+                raise CertificateFailed(f"answer of the stack after {shown!r}", repr(got), repr(want))
             image = (*after, q)
             if image not in found:
                 if len(listed) >= max_joint:

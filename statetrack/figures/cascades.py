@@ -95,4 +95,4 @@ def _picture(graph: nx.DiGraph[int], path: Path, title: str) -> None:
     axes.set_title(title, fontsize=10)
     axes.set_axis_off()
     axes.margins(0.15)
-    figure.savefig(path)
+    figure.savefig(str(path))  # pyright: ignore[reportUnknownMemberType]

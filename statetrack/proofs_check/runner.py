@@ -57,7 +57,7 @@ def claims() -> dict[str, Claim]:
 def select(patterns: Iterable[str] = ("*",)) -> tuple[Claim, ...]:
     """The claims whose id fits one of the patterns (* and ? as in file names); InvalidInput for one that fits none."""
     known = claims()
-    wanted = tuple(patterns)
+    wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in wanted:
         if not any(fnmatchcase(name, pattern) for name in known):
             raise InvalidInput(f"claim {pattern!r}: none of the {len(known)} claims fits; 'statetrack verify --list'")

@@ -18,6 +18,7 @@ from statetrack.constructions.compiler import Compiled, compile_source
 from statetrack.constructions.composed import part_of
 from statetrack.constructions.factorise import (
     factor_map,
+    factor_map_scaled,
     factor_map_to_bank,
     factor_partial,
     factor_to_bank,
@@ -63,6 +64,16 @@ def test_permutations_take_points_minus_cycles_reflections() -> None:
         factors = factor_map(Q, p)
         assert len(factors) == reflections_needed(p)
         assert all(f.beta == 2 and f.alpha is None for f in factors)
+
+
+@pytest.mark.parametrize("n", range(1, 5))
+def test_with_beta_at_most_two_a_map_is_reached_up_to_a_factor_that_shrinks_with_each_merge(n: int) -> None:
+    for f in maps(n):
+        factors, scale_of = factor_map_scaled(Q, f)
+        expected = tuple(tuple(scale_of * x for x in row) for row in map_matrix(Q, f))
+        assert step_map(Q, tuple(factors), n, 1).matrix == expected
+        assert all(factor.beta <= 2 for factor in factors)
+        assert (scale_of == 1) == (len(set(f)) == n)
 
 
 @pytest.mark.parametrize("gates", [True, False])
