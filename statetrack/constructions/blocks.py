@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from statetrack.errors import CertificateFailed
-from statetrack.theory.arrays import Matrix, Vector, dot, identity, matmul, matrix, vector
+from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Field
 from statetrack.theory.number_fields import RealCyclotomic, rationals
@@ -32,14 +33,15 @@ from statetrack.theory.weighted import Wfa
 from .assembly import Blocks, Map, Part
 from .factorise import factor_map, factor_map_to_bank, factor_partial, factor_to_bank, map_matrix, swaps
 from .margins import centred_ramp, dihedral_query
-from .program import Factor, Head, Layer, Lookup, Program, Readout, Step
+from .program import Factor, Head, Layer, Lookup, Program, Readout, Step, step_map
+from .scaled import Scaled, scaled, scaled_rows
 from .source import Source
 from .trackers import base_points, point_maps
 
 Letter = TypeVar("Letter", Map, Matrix)
 _LONGEST_BLOCK = 24
 _MOST_PRODUCTS = 20_000
-_MOST_ROWS, _MOST_WEIGHTED_ROWS = 1_000_000, 60_000
+_MOST_ROWS, _MOST_WEIGHTED_ROWS = 150_000, 60_000
 _MOST_POINTS = 64
 
 
@@ -131,8 +133,9 @@ def clocked_blocks(source: Source, style: Style, prove: Prove, *, per_token: int
     """
     if not source.dfa.alphabet or not 1 < len(point_maps(source)[0]) <= _MOST_POINTS:
         return None
-    built = [_Builder(way, per_token).build(style, prove) for way in _ways(source, style)]
-    return min((b for b in built if b is not None), key=lambda b: b.length, default=None)
+    builders = [_Builder(way, per_token) for way in _ways(source, style)]
+    built = (builder.build(style, prove) for builder in sorted(builders, key=lambda builder: len(builder.levels)))
+    return next((blocks for blocks in built if blocks is not None), None)
 
 
 def partial_layer(source: Source, style: Style) -> Program | None:
@@ -251,7 +254,11 @@ def _sink(maps: Sequence[Map]) -> int | None:
 
 
 class _Builder(Generic[Letter]):
-    """Products by number (0 is the empty one), steps and queries by number, for one way."""
+    """Products by number (0 is the empty one), steps and queries by number, for one way.
+
+    `levels`: products of 0, 1, ..., P letters for the least P such that those of P letters take at most P steps; empty
+    past the budgets.
+    """
 
     def __init__(self, way: _Way[Letter], per_token: int) -> None:
         self.way, self.per_token = way, per_token
@@ -263,27 +270,25 @@ class _Builder(Generic[Letter]):
         self.products: list[Letter] = [way.one]
         self.fold: dict[tuple[int, ...], int] = {}
         self.steps: dict[Step, int] = {}
-        self.queries: dict[Vector, int] = {}
-        self.rests: dict[Matrix, int] = {}
+        self.maps: dict[Factor, Scaled] = {}
+        self.rests: dict[tuple[int, ...], int] = {}
+        self.listed: list[Scaled] = []
+        self.levels = self._levels()
 
     def build(self, style: Style, prove: Prove) -> Blocks | None:
         """Everything, or None past the budgets."""
-        levels = self._levels()
-        if levels is None or (self.way.banks == 1 and len(levels) == 2):
+        banks, field = self.way.banks, self.way.row[0].field
+        if not self.levels or (banks == 1 and len(self.levels) == 2):
             return None
-        length = len(levels) - 1
-        banks = self.way.banks
-        n = len(self.way.row)
-        one = identity(self.way.row[0].field, n * banks)
+        length, n = len(self.levels) - 1, len(self.way.row)
+        one = identity(field, n * banks)
         select = (one[n * (banks - 1) :], one[:n])
-        blocks = {(half, x): self._block(x, half, length, select) for half in (0, 1) for x in levels[-1]}
-        blocks.setdefault((0, 0), (self._numbered([()] * length), (self._rest(select[0]),) * length))
-        pairs = {(v, rest) for _, rests in blocks.values() for r, rest in enumerate(rests, 1) for v in levels[r]}
-        if len(pairs) > (_MOST_ROWS if self.way.points is not None else _MOST_WEIGHTED_ROWS):
+        found = self._blocks((scaled(select[0]), scaled(select[1])))
+        if found is None:
             return None
-        matrices = list(self.rests)
-        rows = {(v, rest): self._query(v, matrices[rest]) for v, rest in sorted(pairs)}
-        idle = (self.way.row[0].field.zero,) * n
+        blocks, pairs = found
+        queries, rows = self._rows(pairs)
+        idle = (field.zero,) * n
         h0 = tuple((*idle, *column) if banks == 2 else column for column in self.way.start)
         return Blocks(
             prove(*clock(style, length)),
@@ -293,7 +298,7 @@ class _Builder(Generic[Letter]):
             self.fold,
             h0,
             tuple(self.steps),
-            tuple(self.queries),
+            queries,
             select,
             blocks,
             rows,
@@ -301,8 +306,7 @@ class _Builder(Generic[Letter]):
             self.way.points,
         )
 
-    def _levels(self) -> list[list[int]] | None:
-        """Products of 0, 1, ..., P letters for the least P such that those of P letters take at most P steps."""
+    def _levels(self) -> list[list[int]]:
         levels = [[0]]
         letters = {c: f for f, c in self.codes.items()}
         used = sorted(set(self.tokens))
@@ -310,7 +314,7 @@ class _Builder(Generic[Letter]):
             if len(levels) > 1 and self._short(levels[-1], len(levels) - 1):
                 return levels
             if len(levels) > _LONGEST_BLOCK or len(levels[-1]) * len(used) > _MOST_PRODUCTS:
-                return None
+                return []
             for x in levels[-1]:
                 for c in used:
                     if c and (x, c) not in self.fold:
@@ -326,50 +330,73 @@ class _Builder(Generic[Letter]):
     def _short(self, level: Sequence[int], length: int) -> bool:
         return all(len(self.way.factors(self.products[x], 0)) <= length * self.per_token for x in level)
 
-    def _block(self, x: int, half: int, length: int, select: tuple[Matrix, Matrix]) -> tuple[Map, Map]:
+    def _blocks(
+        self, select: tuple[Scaled, Scaled]
+    ) -> tuple[dict[tuple[int, int], tuple[Map, Map]], set[tuple[int, int]]] | None:
+        """Steps and rests by half and product, and the pairs of product and rest; None once these pass the budget."""
+        length, last = len(self.levels) - 1, set(self.levels[-1])
+        most = _MOST_ROWS if self.way.points is not None else _MOST_WEIGHTED_ROWS
+        blocks: dict[tuple[int, int], tuple[Map, Map]] = {}
+        pairs, met = set[tuple[int, int]](), set[tuple[int, int]]()
+        for half, x in dict.fromkeys([*((half, x) for half in (0, 1) for x in self.levels[-1]), (0, 0)]):
+            if x in last:
+                made = self._block(x, half, select)
+            else:
+                made = self._numbered([()] * length), (self._rest(select[0]),) * length
+            blocks[half, x] = made
+            for r, rest in enumerate(made[1], 1):
+                if (r, rest) not in met:
+                    met.add((r, rest))
+                    pairs.update((v, rest) for v in self.levels[r])
+            if len(pairs) > most:
+                return None
+        return blocks, pairs
+
+    def _block(self, x: int, half: int, select: tuple[Scaled, Scaled]) -> tuple[Map, Map]:
         """Step numbers of a block's map and the numbers of what remains after each of them."""
         factors, k = self.way.factors(self.products[x], half), self.per_token
-        steps: list[Step] = [tuple(factors[i * k : (i + 1) * k]) for i in range(length)]
+        steps: list[Step] = [tuple(factors[i * k : (i + 1) * k]) for i in range(len(self.levels) - 1)]
         rest, rests = select[half], list[int]()
         for step in reversed(steps):
             rests.append(self._rest(rest))
             for factor in reversed(step):
-                rest = tuple(times(row, factor) for row in rest)
-        wanted = matmul(self.way.matrix(self.products[x]), select[1 - half])
-        if rest != wanted:
+                assert isinstance(factor, Factor)
+                if factor not in self.maps:
+                    size = len(factor.w)
+                    self.maps[factor] = scaled(step_map(self.way.row[0].field, (factor,), size, 1).matrix)
+                rest = rest.times(self.maps[factor])
+        wanted = scaled(self.way.matrix(self.products[x])).times(select[1 - half])
+        if rest.key != wanted.key:
             raise CertificateFailed("product of the factors of a block", str(rest)[:60], str(wanted)[:60])
         return self._numbered(steps), tuple(reversed(rests))
 
     def _numbered(self, steps: Sequence[Step]) -> Map:
         return tuple(self.steps.setdefault(step, len(self.steps)) for step in steps)
 
-    def _rest(self, rest: Matrix) -> int:
-        return self.rests.setdefault(rest, len(self.rests))
+    def _rest(self, rest: Scaled) -> int:
+        number = self.rests.setdefault(rest.key, len(self.listed))
+        if number == len(self.listed):
+            self.listed.append(rest)
+        return number
 
-    def _query(self, v: int, rest: Matrix) -> int:
-        row = self._row(v)
-        query = _row_times(row, rest)
-        return self.queries.setdefault(query, len(self.queries))
-
-    def _row(self, v: int) -> Vector:
-        return _row_times(self.way.row, self.way.matrix(self.products[v]))
-
-
-def times(row: Vector, factor: Factor) -> Vector:
-    """row (I - c w wᵀ) Diag(α)."""
-    used = [i for i, x in enumerate(factor.w) if not x.is_zero()]
-    moved = list(row)
-    if used and not factor.c.is_zero():
-        along = factor.c * dot(tuple(factor.w[i] for i in used), tuple(row[i] for i in used))
-        for i in used:
-            moved[i] = moved[i] - along * factor.w[i]
-    return tuple(moved) if factor.alpha is None else tuple(x * a for x, a in zip(moved, factor.alpha, strict=True))
-
-
-def _row_times(row: Vector, m: Matrix) -> Vector:
-    """row M, by the rows of M that count."""
-    total = [row[0].field.zero] * len(m[0])
-    for x, line in zip(row, m, strict=True):
-        if not x.is_zero():
-            total = [t if y.is_zero() else t + x * y for t, y in zip(total, line, strict=True)]
-    return tuple(total)
+    def _rows(self, pairs: set[tuple[int, int]]) -> tuple[tuple[Vector, ...], dict[tuple[int, int], int]]:
+        """The queries, numbered as sorted pairs of product and rest come to them, and the number for each pair."""
+        row = scaled((self.way.row,))
+        met = sorted({v for v, _ in pairs})
+        firsts = scaled_rows([row.times(scaled(self.way.matrix(self.products[v]))) for v in met])
+        place, wanted = {v: i for i, v in enumerate(met)}, dict[int, list[int]]()
+        for v, rest in pairs:
+            wanted.setdefault(rest, []).append(v)
+        found: dict[tuple[int, ...], int] = {}
+        at: dict[tuple[int, int], int] = {}
+        for rest, products in wanted.items():
+            keys = firsts.rows([place[v] for v in products]).times(self.listed[rest]).row_keys()
+            at |= {(v, rest): found.setdefault(key, len(found)) for v, key in zip(products, keys, strict=True)}
+        order: dict[int, int] = {}
+        rows = {pair: order.setdefault(at[pair], len(order)) for pair in sorted(pairs)}
+        listed = [*found]
+        queries = [listed[number] for number in order]
+        field = self.way.row[0].field
+        # Few different numbers stand in very many rows.
+        element = cache(lambda x, den: field.element((x,), den))
+        return tuple(tuple([element(x, den) for x in nums]) for den, *nums in queries), rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction
+from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group, recognise, reflections_needed
 
@@ -102,8 +102,19 @@ def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
     if source.dfa.is_permutation():
         return None
     bare = goal.beta_max in (0, 1) and goal.low >= 0
-    found = best_cascade(source.dfa, resets_only=bare, max_states=min(limits.max_states, _MOST_CASCADE)).cascade
-    return _stacked(source, goal, limits, found)
+    # The group of a component need not be one of the automaton's; a diagonal target can have 2-groups only.
+    signs = goal.beta_max == 0 and goal.low < 0
+    most = min(limits.max_states, _MOST_CASCADE)
+    found = best_cascade(source.dfa, resets_only=bare, two_groups=signs, max_states=most)
+    met: NoConstruction | NotExpressible | None = None
+    for cascade in (found.cascade, *found.others):
+        try:
+            return _stacked(source, goal, limits, cascade)
+        except (NoConstruction, NotExpressible) as error:
+            # A component's group may be out of reach where another cascade has none like it.
+            met = met or error
+    assert met is not None
+    raise met
 
 
 def _tower(source: Source, goal: Target, limits: Limits) -> Made:
@@ -275,7 +286,8 @@ def _candidates(
             continue
         try:
             made = recipe.make(source, goal, limits)
-        except (BudgetExceeded, NoConstruction) as error:
+        except (BudgetExceeded, NoConstruction, NotExpressible) as error:
+            # What is refused here is a component of this construction, and not the source.
             left_out.append(f"{recipe.name}: {error}")
             continue
         if made is not None:

@@ -36,6 +36,7 @@ LayerInput = tuple[int, ...]
 Readout = tuple[Element, ...]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+_MOST_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
@@ -306,10 +307,11 @@ class Runner:
         self.orbits = tuple(
             tuple(head_orbit(head, max_states=max_states) for head in layer.heads) for layer in program.layers
         )
+        self._known: dict[tuple[tuple[int, ...], int], tuple[tuple[int, ...], int, Readout, tuple[int, int, int]]] = {}
 
     def symbols(self, word: Iterable[str]) -> tuple[int, ...]:
         """The answer after each token of the word."""
-        return tuple(registers[-1] for registers, _, _ in self._walk(word))
+        return tuple(answer for answer, _, _ in self._walk(word))
 
     def values(self, word: Iterable[str]) -> tuple[Element, ...]:
         """The last head's readout after each token, of a weighted program."""
@@ -321,29 +323,37 @@ class Runner:
         for _, _, (step, query, state) in self._walk(word):
             yield step, query, orbit.columns.vector(int(orbit.rows(range(state, state + 1))[0, 0]))
 
-    def _walk(self, word: Iterable[str]) -> Iterator[tuple[list[int], Readout, tuple[int, int, int]]]:
-        states = [[0 for _ in layer.heads] for layer in self.program.layers]
+    def _walk(self, word: Iterable[str]) -> Iterator[tuple[int, Readout, tuple[int, int, int]]]:
+        """Answer, last readout, and (step, query, state) of the last head, after each token."""
+        states = tuple(0 for layer in self.program.layers for _ in layer.heads)
         for token in self.program.encode(word):
-            registers, readout, last = [token], (), (0, 0, 0)
-            for layer, reads, orbits, current in zip(
-                self.program.layers, self.program.reads, self.orbits, states, strict=True
-            ):
-                _wire(layer.wires, registers)
-                key = tuple(registers[i] for i in reads)
-                codes: list[int] = []
-                for i, (head, orbit) in enumerate(zip(layer.heads, orbits, strict=True)):
-                    step, query = head.choose(key)
-                    current[i] = int(orbit.move(step, np.array([current[i]], dtype=np.int32))[0])
-                    last = step, query, current[i]
-                    numbers = orbit.readouts(head.queries[query], np.array([current[i]], dtype=np.int32))[0]
-                    readout = tuple(orbit.scalars.vector(int(x))[0] for x in numbers)
-                    if head.codebook is not None:
-                        codes.append(head.codebook[readout])
-                    elif self.program.outputs:
-                        raise InvalidInput("this program has no codebook yet; certify it first")
-                registers += codes if layer.emit is None else [layer.emit(tuple(codes))]
-            _wire(self.program.answer, registers)
-            yield registers, readout, last
+            if (states, token) not in self._known:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[states, token] = self._step(states, token)
+            states, answer, readout, last = self._known[states, token]
+            yield answer, readout, last
+
+    def _step(self, states: tuple[int, ...], token: int) -> tuple[tuple[int, ...], int, Readout, tuple[int, int, int]]:
+        registers, readout, last = [token], (), (0, 0, 0)
+        moved: list[int] = []
+        for layer, reads, orbits in zip(self.program.layers, self.program.reads, self.orbits, strict=True):
+            _wire(layer.wires, registers)
+            key = tuple(registers[i] for i in reads)
+            codes: list[int] = []
+            for head, orbit in zip(layer.heads, orbits, strict=True):
+                step, query = head.choose(key)
+                moved.append(int(orbit.move(step, np.array([states[len(moved)]], dtype=np.int32))[0]))
+                last = step, query, moved[-1]
+                numbers = orbit.readouts(head.queries[query], np.array([moved[-1]], dtype=np.int32))[0]
+                readout = tuple(orbit.scalars.vector(int(x))[0] for x in numbers)
+                if head.codebook is not None:
+                    codes.append(head.codebook[readout])
+                elif self.program.outputs:
+                    raise InvalidInput("this program has no codebook yet; certify it first")
+            registers += codes if layer.emit is None else [layer.emit(tuple(codes))]
+        _wire(self.program.answer, registers)
+        return tuple(moved), registers[-1], readout, last
 
 
 def _wire(wires: Iterable[Table], registers: list[int]) -> None:

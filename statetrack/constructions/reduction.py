@@ -12,12 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from statetrack.errors import BudgetExceeded, NoConstruction
 from statetrack.theory.automata import Dfa
+from statetrack.theory.groups import permutation_group
 
 from .cascade import (
     MAX_STATES,
@@ -42,6 +44,7 @@ _FEW = 2_048
 _MOST_JOINED, _MOST_CONGRUENCES, _MOST_PAIRS = 32, 8, 6
 # Reduction takes time in proportion to states in reach times pairs of components: with more than this, fewer states.
 _WIDTH = 30
+_MOST_ELEMENTS = 5_040
 
 
 def reduce(cascade: Cascade, most: int = MAX_STATES) -> Cascade:
@@ -92,17 +95,19 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen cascade, reduced and verified, its kind, and everything that was tried."""
+    """The chosen cascade, reduced and verified, its kind, everything that was tried, and the other cascades that fit."""
 
     cascade: Cascade
     name: str
     tried: tuple[Attempt, ...]
+    others: tuple[Cascade, ...] = ()
 
 
 def best_cascade(
     dfa: Dfa,
     *,
     resets_only: bool = False,
+    two_groups: bool = False,
     max_states: int = MAX_STATES,
     max_sets: int = MAX_SETS,
     max_chains: int = MAX_STATES,
@@ -112,6 +117,7 @@ def best_cascade(
     Args:
         dfa: any automaton.
         resets_only: leave out cascades with a bijection other than the identity.
+        two_groups: leave out cascades with a component whose bijections generate no 2-group.
         max_states: bound on component states in reach; a tenth of it where idle components keep their states, and
             less with more than 30 components.
         max_sets: bound on image sets of holonomy.
@@ -119,10 +125,10 @@ def best_cascade(
 
     Raises:
         BudgetExceeded: every kind of cascade met a bound.
-        NoConstruction: under `resets_only`, if each cascade tried has a bijection.
+        NoConstruction: under `resets_only` or `two_groups`, if each cascade tried has a bijection or another group.
     """
     tried: list[Attempt] = []
-    best: tuple[int, int, Cascade, str] | None = None
+    fitting: list[tuple[int, int, str, Cascade]] = []
     met: BudgetExceeded | None = None
     for name, make, most in _kinds(dfa, max_states, max_sets, max_chains):
         try:
@@ -135,21 +141,42 @@ def best_cascade(
             met = met or error
             tried.append(Attempt(name, left_out=str(error)))
             continue
-        bijections = resets_only and not only_resets(made)
+        why = "it has bijections" if resets_only and not only_resets(made) else None
+        if why is None and two_groups and not only_two_groups(made, limit):
+            why = "it has groups that are no 2-groups"
         sizes = tuple(c.size for c in made.components)
-        tried.append(Attempt(name, made.levels, sizes, "it has bijections" if bijections else None))
-        if not bijections and (best is None or (made.levels, made.total_size) < best[:2]):
-            best = made.levels, made.total_size, made, name
-    if best:
-        return Choice(best[2], best[3], tuple(tried))
-    if met and all(attempt.left_out != "it has bijections" for attempt in tried):
+        tried.append(Attempt(name, made.levels, sizes, why))
+        if why is None:
+            fitting.append((made.levels, made.total_size, name, made))
+    if fitting:
+        (_, _, name, first), *others = sorted(fitting, key=itemgetter(0, 1))
+        return Choice(first, name, tuple(tried), tuple(made for *_, made in others))
+    if met and not any((attempt.left_out or "").startswith("it has") for attempt in tried):
         raise met
     raise NoConstruction(
         f"an automaton of {len(dfa.states)} states",
-        "a cascade of resets",
+        "a cascade of resets" if resets_only else "a cascade of 2-groups",
         "; ".join(f"{attempt.name}: {attempt.left_out}" for attempt in tried),
         "allow bijections, or raise the bounds if one was met",
     )
+
+
+def only_two_groups(cascade: Cascade, most: int = MAX_STATES) -> bool:
+    """True if the bijections of each component generate a group of a power of two, of at most 5,040 elements."""
+    states = cascade.reachable(most)
+    for component in cascade.components:
+        keys = dict.fromkeys(
+            (t, *(x[i] for i in component.reads)) for x in states for t in range(len(cascade.dfa.alphabet))
+        )
+        moves = dict.fromkeys(component.action(key[0], key[1:]) for key in keys)
+        try:
+            bijections = tuple(f for f in moves if len(set(f)) == len(f))
+            order = permutation_group("component", bijections, max_order=_MOST_ELEMENTS).order if bijections else 1
+        except BudgetExceeded:
+            return False
+        if order & (order - 1):
+            return False
+    return True
 
 
 def _kinds(
