@@ -263,8 +263,8 @@ def check(path: str | Path) -> dict[str, Any]:
     Raises InvalidFile or CertificateFailed.
     """
     found = load(path)
-    check_named_range(found.certificate["range"])
     facts = _independent(compact(found), str(found.certificate["digest"]))
+    check_named_range(found.certificate["range"])
     closed, certificate = _again(found)
     again = weights.lower(closed, certificate, found.automaton, found.dtype)
     if weights.tensors_digest(again.tensors) != weights.tensors_digest(found.tensors):

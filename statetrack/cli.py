@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from statetrack.commands import figure, verify
-from statetrack.errors import InvalidInput, StatetrackError
-from statetrack.guards import bounded, check_format, check_outputs, is_json, read_text
+from statetrack.errors import InvalidFile, InvalidInput, StatetrackError
+from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
 from statetrack.printing import (
     build_facts,
     fail,
@@ -78,6 +78,20 @@ Seconds = Annotated[float | None, typer.Option(min=0.001, help="Stop the build a
 Memory = Annotated[int | None, typer.Option(min=1, help="Most memory the build may add to the program's own, in MB.")]
 
 
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Weights file to write (.safetensors); for a folder of automata a folder, default DIR/statetrack-TARGET.",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Send a folder's jobs to this Dask scheduler (tcp://HOST:PORT); needs statetrack[cluster]."),
+]
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from statetrack import __version__
@@ -104,15 +118,7 @@ def start(
 def build(
     source: Source,
     target: Annotated[str, typer.Option("--target", "-t", help="Architecture; see 'statetrack targets'.")] = "ckda",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Weights file to write (.safetensors); for a folder of automata, a folder (default "
-            "DIR/statetrack-TARGET).",
-        ),
-    ] = None,
+    output: Output = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate as JSON.")] = None,
     dtype: Annotated[str, typer.Option(help="Number format: float64, float32, bfloat16.")] = "float32",
     letters: Labels = "all",
@@ -132,10 +138,7 @@ def build(
     max_memory: Memory = None,
     check: Annotated[bool, typer.Option(help="Also run the independent checker before anything is written.")] = True,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a folder of automata (default 1).")] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(help="Send a folder's jobs to this Dask scheduler (tcp://HOST:PORT); needs statetrack[cluster]."),
-    ] = None,
+    scheduler: Scheduler = None,
     recursive: Annotated[bool, typer.Option("--recursive", help="Folders inside the folder too.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try failed jobs of a folder again.")] = False,
     as_json: Json = False,
@@ -151,12 +154,11 @@ def build(
     options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
     limits |= {"proof": proof, "check": check}
-    folder = Path(source.removeprefix("file:"))
-    if folder.is_dir():
+    if is_folder(source):
         if certificate is not None or alphabet is not None:
             raise InvalidInput("--certificate and --alphabet are for one source, not for a folder of automata")
         limits |= {"dtype": dtype, "jobs": jobs, "scheduler": scheduler, "recursive": recursive, "retry": retry}
-        _folder(folder, target, output, as_json, options=options, **limits)
+        _folder(Path(source.removeprefix("file:")), target, output, as_json, options=options, **limits)
         return
     if jobs is not None or scheduler is not None or recursive or retry:
         raise InvalidInput(f"--jobs, --scheduler, --recursive and --retry are for a folder; {source!r} is none")
@@ -166,13 +168,11 @@ def build(
         made = api.build_with(source, target, options, **limits, progress=update)
         weights = made.weights(dtype)
         facts = build_facts(made, weights, check)
-    if output is not None:
-        weights.save(output)
-    if certificate is not None:
-        made.certificate.save(certificate)
+    for path, save in ((output, weights.save), (certificate, made.certificate.save)):
+        if path is not None:
+            save(path)
     facts["seconds"] = round(time.perf_counter() - started, 3)
-    facts["output"] = None if output is None else str(output)
-    say(facts, as_json)
+    say(facts | {"output": None if output is None else str(output)}, as_json)
 
 
 def _folder(folder: Path, target: str, output: Path | None, as_json: bool, **how: Any) -> None:
@@ -219,6 +219,8 @@ def explain(
     from statetrack.constructions.explain import explain as rows_of
     from statetrack.constructions.source import Options, parse_alphabet
 
+    if is_folder(source):
+        raise InvalidInput(f"source {source!r}: is a folder; explain takes one automaton (build takes a folder)")
     if every and target:
         raise InvalidInput("explain: give --target or --all, not both")
     named = None if alphabet is None else parse_alphabet(alphabet)
@@ -226,7 +228,7 @@ def explain(
     budgets = (max_monoid, max_seconds, max_memory)
     options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
     if draw is not None:
-        check_outputs(source, draw, None)
+        check_outputs(source, draw, None, flag="--draw")
     with bounded(max_seconds, max_memory), progress_line("targets", None) as update:
         facts = describe(source, options)
         rows = rows_of(source, target or None, options=options, progress=update)
@@ -267,10 +269,11 @@ def check_file(
             found = networks.verify(text, expect)
             check_named_range(json.loads(text)["range"])
         except networks.Refused as error:
-            raise CertificateFailed(f"file {file}", str(error), "a certificate that holds") from None
+            raise InvalidFile(str(file), f"not accepted: {error}", "give a certificate that holds") from None
         tensors = "none in this file"
     else:
-        found = api.check(file)
+        with readable(file):
+            found = api.check(file)
         tensors = "equal to the certified program, bit for bit"
         if expect is not None and found["digest"] != expect:
             raise CertificateFailed(f"file {file}, digest", found["digest"], expect)
@@ -312,30 +315,36 @@ def run(
     if dtype is not None:
         check_format(dtype)
     place = api.device_of(device)
-    weights = api.load(file)
-    if dtype is not None and dtype != weights.dtype:
-        weights = weights.in_format(dtype)
-    symbols = None if word is None else parse_word(word, weights.automaton.alphabet)
-    started = time.perf_counter()
-    facts: dict[str, Any] = {} if symbols is not None else {"words": random, "length": length, "seed": seed}
-    how: dict[str, Any] = {"device": place, "executor": executor}
-    if weights.is_weighted:
-        facts |= value_facts(weights, symbols, random, length, seed, how)
-        say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
-        return
-    with progress_line("tokens", None if symbols is not None else random * length) as update:
-        trace = weights.run(
-            None if symbols is None else [symbols],
+    with readable(file):
+        weights = api.load(file)
+        if dtype is not None and dtype != weights.dtype:
+            weights = weights.in_format(dtype)
+        symbols = None if word is None else parse_word(word, weights.automaton.alphabet)
+        started = time.perf_counter()
+        facts: dict[str, Any] = {} if symbols is not None else {"words": random, "length": length, "seed": seed}
+        how: dict[str, Any] = {"device": place, "executor": executor}
+        if weights.is_weighted:
+            facts |= value_facts(weights, symbols, random, length, seed, how)
+            wrong = 0
+        else:
+            trace = _run(weights, symbols, random, length, seed, how)
+            facts |= run_facts(trace, weights, symbols)
+            wrong = trace.wrong
+    say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _run(weights: Any, word: tuple[str, ...] | None, random: int, length: int, seed: int, how: dict[str, Any]) -> Any:
+    with progress_line("tokens", None if word is not None else random * length) as update:
+        return weights.run(
+            None if word is None else [word],
             random=random,
-            length=0 if symbols is not None else length,
+            length=0 if word is not None else length,
             seed=seed,
             **how,
             progress=update,
         )
-    facts |= run_facts(trace, weights, symbols)
-    say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
-    if trace.wrong:
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -343,7 +352,9 @@ def show(file: Built, as_json: Json = False) -> None:
     """Show what a weights file holds: layers, sizes, factors a token, field, margins and what is proved."""
     from statetrack import api
 
-    say(weight_facts(api.load(file)), as_json)
+    with readable(file):
+        facts = weight_facts(api.load(file)) | {"checked": "not here; 'statetrack check' does"}
+    say(facts, as_json)
 
 
 @app.command()

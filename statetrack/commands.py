@@ -64,27 +64,32 @@ def verify(
 
 def figure(
     name: Annotated[str | None, typer.Argument(help="Which picture; --list names them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="Weights file, for pictures of one.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that need no file.")] = False,
     formats: Annotated[str, typer.Option("--format", help="svg, pdf, png, several apart by commas.")] = "svg",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("figures-out"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("pictures"),
     listed: Annotated[bool, typer.Option("--list", help="Only list the pictures.")] = False,
     as_json: Json = False,
 ) -> None:
     """Draw a picture from computed data; the data are saved beside it as JSON."""
-    from statetrack.figures.gallery import FIGURES, draw
+    from statetrack import api
+    from statetrack.figures.gallery import FIGURES, OF_FILES, draw
 
     if listed or (name is None and not every):
         rows: list[dict[str, Any]] = [{"name": key, "what": what} for key, (what, _) in FIGURES.items()]
-        say_rows(rows, as_json)
+        say_rows(rows + [{"name": f"{key} FILE", "what": what} for key, (what, _) in OF_FILES.items()], as_json)
         return
-    if name is not None and name not in FIGURES:
-        raise InvalidInput(f"figure {name!r}: know {', '.join(FIGURES)}")
+    if name is not None and name not in FIGURES and name not in OF_FILES:
+        raise InvalidInput(f"figure {name!r}: know {', '.join([*FIGURES, *OF_FILES])}")
+    if (file is None) == (name in OF_FILES):
+        raise InvalidInput(f"figure {name}: " + ("give the weights file to draw" if file is None else "takes no file"))
+    weights = None if file is None else api.load(file)
     kinds = [kind.strip() for kind in formats.split(",")]
     names = list(FIGURES) if every else [str(name)]
     with progress_line("figures", len(names)) as update:
         rows = []
         for done, key in enumerate(names, 1):
-            rows += [{"name": key, "file": str(path)} for path in draw(key, output, kinds)]
+            rows += [{"name": key, "file": str(path)} for path in draw(key, output, kinds, weights)]
             if update is not None:
                 update(done)
     say_rows(rows, as_json)

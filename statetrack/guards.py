@@ -24,22 +24,30 @@ def check_format(dtype: str) -> None:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(FORMATS)}")
 
 
-def check_outputs(source: str, output: Path | None, certificate: Path | None) -> None:
+def check_outputs(source: str, output: Path | None, certificate: Path | None, *, flag: str = "--output") -> None:
     """Refuse, before a long build, files that cannot be written or that would overwrite each other or the source."""
-    named = {"--output": output, "--certificate": certificate}
+    named = {flag: output, "--certificate": certificate}
     wanted = {flag: path for flag, path in named.items() if path is not None}
-    for flag, path in wanted.items():
+    for name, path in wanted.items():
         try:
             if not path.name or (path.exists() and not path.is_file()):
                 raise InvalidFile(str(path), "is not an ordinary file", "give the path of a file to write")
             if _same(path, Path(source.removeprefix("file:"))) or _same(path, Path(source.strip())):
-                raise InvalidInput(f"{flag} {path}: is SOURCE itself and would be overwritten; give another path")
+                raise InvalidInput(f"{name} {path}: is SOURCE itself and would be overwritten; give another path")
             _probe(path.with_name(path.name + ".part"))
         except OSError as error:
             reason = f"cannot be written ({error.strerror})"
             raise InvalidFile(str(path), reason, "give a path in a folder that exists and can be written") from None
     if len(wanted) == 2 and (_same(*wanted.values()) or len({path.resolve() for path in wanted.values()}) == 1):
         raise InvalidInput(f"--output {output} and --certificate {certificate}: the same file; give two paths")
+
+
+def is_folder(source: str) -> bool:
+    """Whether a source is a folder; a long regular expression is none."""
+    try:
+        return Path(source.removeprefix("file:")).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def is_json(file: Path) -> bool:
@@ -51,6 +59,16 @@ def is_json(file: Path) -> bool:
         start = b""
     # A weights file starts with eight bytes that count its header, which is a JSON object.
     return start.startswith(b"{") or (start[8:9] != b"{" and file.suffix.lower() == ".json")
+
+
+@contextmanager
+def readable(file: Path) -> Generator[None, None, None]:
+    """Turn what goes wrong inside a file that somebody made by hand into one line about that file."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, ZeroDivisionError) as error:
+        reason = f"its certificate or its tensors are not what they should be ({type(error).__name__}: {error})"
+        raise InvalidFile(str(file), reason, "build the file again") from error
 
 
 def read_text(file: Path) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from statetrack.api import Compiled, Weights
@@ -151,7 +152,7 @@ def say(facts: dict[str, Any], as_json: bool) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key, value in facts.items():
-        table.add_row(_NAMES.get(key, key.replace("_", " ")), _shown(key, value))
+        table.add_row(_NAMES.get(key, key.replace("_", " ")), Text(_shown(key, value)))
     _console().print(table)
 
 
@@ -164,7 +165,7 @@ def say_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     for name in rows[0]:
         table.add_column(name)
     for row in rows:
-        table.add_row(*(str(x) for x in row.values()))
+        table.add_row(*(Text(str(x)) for x in row.values()))
     _console().print(table)
 
 

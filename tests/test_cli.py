@@ -421,6 +421,232 @@ def test_composed_networks_are_shown_by_depth() -> None:
     assert network_facts(shared | {"kind": "linear", "head": head, "claims": {}})["margins"] is None
 
 
+WEIGHTED = DATA / "formats" / "binvalue.wfa.json"
+
+
+def test_every_target_is_explained_or_only_those_named(capsys: pytest.CaptureFixture[str]) -> None:
+    said = facts(capsys, "explain", "(ab)*")
+    assert (said["states"], said["symbols"], said["monoid"], said["periods"]) == (3, 2, 6, [1])
+    assert len(said["targets"]) == 15
+    keys = "target verdict expressible layers dims beta_max factors construction theorem proof semantics reason witness"
+    assert all(set(row) == set(keys.split()) for row in said["targets"])
+    assert facts(capsys, "explain", "a*", "--all") == facts(capsys, "explain", "a*")
+    few = facts(capsys, "explain", "Z3", "-t", "diag[-1,1]", "-t", "ckda")["targets"]
+    assert [(row["target"], row["verdict"], row["expressible"]) for row in few] == [
+        ("diag[-1,1]", "NO", False),
+        ("ckda", "YES", True),
+    ]
+    assert few[0]["theorem"] == "Grazzi Thm. 2"
+    assert few[0]["witness"].startswith("repeating the word")
+    code, out, err = ran(capsys, "explain", "Z3", "-t", "diag[-1,1]")
+    assert (code, err) == (0, "")
+    assert "[Grazzi Thm. 2]; witness: repeating the word" in out
+
+
+def test_an_open_question_is_unknown_and_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither letter has a period alone, a b has period two."""
+    edges = {"0": {"a": "1"}, "1": {"b": "2"}, "2": {"a": "3"}, "3": {"b": "0"}}
+    four = automaton(tmp_path, states=list("0123"), start="0", accepting=["0"], delta=edges)
+    ask = ("explain", four, "--missing", "sink", "-t", "diag[0,1]")
+    assert facts(capsys, *ask)["targets"][0]["verdict"] == "NO"
+    said = facts(capsys, *ask, "--max-monoid", "2")
+    assert (said["targets"][0]["verdict"], said["monoid"]) == ("UNKNOWN", None)
+    assert "--max-monoid" in said["unknown"]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf", "png", "dot"])
+def test_a_cascade_is_drawn(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"c.{suffix}"
+    said = facts(capsys, "explain", "[ab]*aba[ab]*", "-t", "unconstrained", "--draw", path)
+    assert said["picture"] == str(path)
+    assert path.stat().st_size > 100
+
+
+def test_what_cannot_be_explained_or_drawn_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = automaton(tmp_path)
+    text = source.read_text()
+    fast = ("-t", "unconstrained")
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (("Z3", "--all", "-t", "ckda"), "--target or --all"),
+        (("Z3", "-t", "nowhere"), "know diag[0,1]"),
+        (("(a",), "position 0"),
+        (("Z3", *fast, "--draw", "c.gif"), "know .svg, .pdf, .png, .dot"),
+        (("Z3", *fast, "--draw", "no/c.svg"), "cannot be written"),
+        (("Z3", *fast, "--draw", "."), "ordinary file"),
+        ((source, *fast, "--draw", source), "SOURCE itself"),
+        ((WEIGHTED, *fast, "--draw", "w.svg"), "no cascade to draw"),
+        (("Z3", "--max-monoid", "0"), "--max-monoid"),
+        ((), "source"),
+    ]
+    for arguments, words in cases:
+        code, printed, err = ran(capsys, "explain", *arguments)
+        assert (code, printed, err.count("\n")) == (2, "", 1), arguments
+        assert words.lower() in err.lower()
+    assert source.read_text() == text
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("target", ["unconstrained", "ckda-wide"])
+def test_a_weighted_automaton_is_built_checked_shown_and_run(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, certificate = tmp_path / "w.safetensors", tmp_path / "w.json"
+    build = ("build", WEIGHTED, "-t", target, "-o", path, "--certificate", certificate, "--dtype", "float64")
+    built = facts(capsys, *build)
+    assert (built["states"], built["symbols"]) == (2, 2)
+    for file in (path, certificate):
+        said = facts(capsys, "check", file, "--expect", built["digest"])
+        assert (said["accepted"], said["target"], said["states"]) == (True, target, 2)
+    assert facts(capsys, "show", path)["digest"] == built["digest"]
+    said = facts(capsys, "run", path, "--word", "10110", "--executor", "reference")
+    assert said["values"] == ["1", "2", "5", "11", "22"]
+    assert said["kernel"] == pytest.approx([1, 2, 5, 11, 22])
+    assert said["largest_error"] <= said["error_bound"] < 1e-9
+    said = facts(capsys, "run", path, "--random", "3", "--length", "9", "--executor", "reference")
+    assert (said["tokens"], "values" in said) == (27, False)
+    assert said["largest_error"] < 1e-9
+    assert facts(capsys, "run", path, "--word", "", "--executor", "reference")["tokens"] == 0
+    code, printed, err = ran(capsys, "run", path, "--word", "102")
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert "'2' at position 2" in err
+
+
+def test_a_weighted_automaton_needs_a_target_that_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "w.safetensors"
+    for target in ("diag[0,1]", "deltanet[0,1]"):
+        code, printed, err = ran(capsys, "build", WEIGHTED, "-t", target, "-o", path)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert "--target" in err
+    said = facts(capsys, "explain", WEIGHTED, "-t", "unconstrained", "-t", "diag[0,1]")
+    assert said["hankel_rank"] == 2
+    assert [row["expressible"] for row in said["targets"]] in ([True, None], [True, False])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("change", ["final", "letters", "select"])
+def test_a_weighted_certificate_with_a_changed_number_is_refused(
+    change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from statetrack.constructions.certificate import digest_of
+
+    path = tmp_path / "w.json"
+    assert ran(capsys, "build", WEIGHTED, "-t", "unconstrained", "--certificate", path)[0] == 0
+    data = json.loads(path.read_text())
+    row = {
+        "final": data["automaton"]["final"],
+        "letters": data["automaton"]["letters"][0][0],
+        "select": data["select"][0],
+    }
+    row[change][0] = 7
+    path.write_text(json.dumps(data | {"digest": digest_of(data)}))
+    code, printed, err = ran(capsys, "check", path)
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+
+
+def test_a_folder_is_built_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "automata"
+    folder.mkdir()
+    for name in ("parity.json", "mod6.json", "ab_star.json"):
+        shutil.copy(DATA / "automata" / name, folder / name)
+    first = facts(capsys, "build", folder, "-t", "diag[-1,1]")["counts"]
+    assert first == {"built": 2, "refused": 1, "failed": 0, "lost": 0, "kept": 0}
+    goal = folder / "statetrack-diag[-1,1]"
+    assert {path.name.split(".")[0] for path in goal.rglob("*.safetensors")} == {"parity", "ab_star"}
+    for path in goal.rglob("*.safetensors"):
+        assert facts(capsys, "check", path)["target"] == "diag[-1,1]"
+    again = facts(capsys, "build", folder, "-t", "diag[-1,1]")
+    assert (again["counts"]["kept"], [job["file"] for job in again["jobs"] if job["status"] == "refused"]) == (
+        3,
+        ["mod6.json"],
+    )
+    code, out, _ = ran(capsys, "build", folder, "-t", "diag[-1,1]")
+    assert code == 0
+    assert all(name in out for name in ("parity.json", "mod6.json", "ab_star.json"))
+    assert "Grazzi Thm. 2" in " ".join(out.split())
+
+
+def test_a_folder_with_an_automaton_that_is_none_has_exit_code_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(DATA / "automata" / "parity.json", tmp_path / "parity.json")
+    (tmp_path / "broken.json").write_text("{")
+    out = tmp_path / "out"
+    code, printed, err = ran(capsys, "build", tmp_path, "-t", "ckda", "-o", out)
+    assert code == 1
+    assert "Traceback" not in err + printed
+    assert "broken.json" in printed
+    assert len([*out.rglob("*.safetensors")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("{folder}", "--certificate", "c.json"), "not for a folder"),
+        (("{folder}", "--alphabet", "ab"), "not for a folder"),
+        (("Z3", "--jobs", "2"), "for a folder"),
+        (("Z3", "--recursive"), "for a folder"),
+        (("Z3", "--retry"), "for a folder"),
+        (("Z3", "--scheduler", "tcp://localhost:1"), "for a folder"),
+        (("{folder}", "-t", "nowhere"), "know diag[0,1]"),
+        (("{folder}", "--dtype", "float8"), "know float64"),
+        (("{folder}",), "no automaton file in it"),
+    ],
+)
+def test_a_folders_options_are_for_folders(
+    arguments: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if len(arguments) > 1:
+        shutil.copy(DATA / "automata" / "parity.json", tmp_path)
+    code, printed, err = ran(capsys, "build", *(a.format(folder=tmp_path) for a in arguments))
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+@pytest.mark.parametrize("target", ["ckda", "diag[0,1]", "deltanet"])
+def test_a_stack_is_built_checked_shown_and_run(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.safetensors"
+    built = facts(capsys, "build", "[ab]*aba[ab]*", "-t", target, "-o", path)
+    assert built["proof"].startswith("stack of 3 networks")
+    assert facts(capsys, "check", path)["kind"] == "stack"
+    shown = facts(capsys, "show", path)
+    assert (shown["layers"], shown["dims"], shown["states"]) == (built["layers"], built["dims"], 4)
+    assert shown["proved_length"] == 0
+    said = facts(capsys, "run", path, "--word", "bbaba", "--executor", "reference")
+    assert (said["outputs"], said["wrong"]) == ([False, False, False, False, True], 0)
+    assert facts(capsys, "run", path, "--random", "8", "--length", "64", "--executor", "reference")["wrong"] == 0
+
+
+def test_a_file_of_an_older_version_is_one_line(s3: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = s3.read_bytes()
+    assert whole.count(b"statetrack-weights/2") == 1
+    s3.write_bytes(whole.replace(b"statetrack-weights/2", b"statetrack-weights/1"))
+    for command in (("check",), ("show",), ("run", "--random", "2")):
+        code, printed, err = ran(capsys, command[0], s3, *command[1:])
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert "statetrack build" in err
+
+
+def test_a_missing_tensor_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from statetrack.constructions.weights import Weights, load_weights
+
+    path = tmp_path / "s.safetensors"
+    assert ran(capsys, "build", "[ab]*aba[ab]*", "-t", "ckda", "-o", path)[0] == 0
+    weights = load_weights(path)
+    for name in ("layers.1.wires.0", "layers.0.route", "layers.2.codebook.0", "answer"):
+        tensors = {n: t for n, t in weights.tensors.items() if n != name}
+        assert len(tensors) == len(weights.tensors) - 1, name
+        Weights(weights.dtype, tensors, weights.certificate, weights.automaton).save(path)
+        code, printed, err = ran(capsys, "check", path)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        code, printed, err = ran(capsys, "run", path, "--random", "2", "--executor", "reference")
+        assert (code, printed, err.count("\n")) == (2, "", 1), name
+
+
 def test_the_program_starts_as_a_module_and_as_a_script() -> None:
     for command in ([sys.executable, "-m", "statetrack"], [shutil.which("statetrack") or sys.executable]):
         if command == [sys.executable]:

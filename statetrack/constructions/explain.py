@@ -11,14 +11,14 @@ References: docs/constructions.md for the table by classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group, recognise
 from statetrack.theory.monoids import Classification, classify
-from statetrack.theory.weighted import Wfa
+from statetrack.theory.weighted import Wfa, hankel_rank
 
 from .compiler import compile_source
 from .program import Program
@@ -74,6 +74,8 @@ def explain(
     automaton = resolved.wfa if isinstance(resolved, WeightedSource) else resolved.dfa
     # A group or a file is read once; the rows are about the same automaton.
     asked = source if isinstance(source, str) and isinstance(resolved, Source) and not resolved.on_states else automaton
+    if not isinstance(asked, str) and options is not None:
+        options = replace(options, alphabet=None)
     rows: list[Explanation] = []
     for name in names:
         rows.append(_row(asked, name, options))
@@ -124,8 +126,8 @@ def describe(source: str | Dfa | Group | Wfa, options: Options | None = None) ->
     options = options or Options()
     resolved = resolve(source, options)
     if isinstance(resolved, WeightedSource):
-        size = len(resolved.wfa.initial)
-        return {"source": resolved.name, "symbols": len(resolved.wfa.alphabet), "hankel_rank": size}
+        rank = hankel_rank(resolved.wfa)
+        return {"source": resolved.name, "symbols": len(resolved.wfa.alphabet), "hankel_rank": rank}
     dfa = resolved.dfa
     found = classify(dfa, max_monoid=options.max_monoid)
     facts: dict[str, Any] = {

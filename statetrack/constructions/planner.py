@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.automata import Dfa
-from statetrack.theory.groups import Group, recognise, reflections_needed
+from statetrack.theory.groups import Group, permutation_group, recognise, reflections_needed
 
 from . import trackers
 from .assembly import Map, Part, Stack
@@ -132,6 +132,9 @@ def _two_steps(source: Source, goal: Target, limits: Limits) -> Made:
         return None
     whole, *below, one = subgroup_chain(group.permutation(g) for g in range(group.order))
     for middle in below:
+        shape = recognise(permutation_group("part", sorted(middle), max_order=_MOST_SPLIT))
+        if shape is None or len(whole) > 60 * len(middle):
+            continue
         made = _stacked(source, goal, limits, _along(source, (whole, middle, one)))
         if made[0].depth <= 2:
             return made
@@ -345,7 +348,8 @@ def _why_not(
         dims = max(max(layer) for layer in best.program.dims)
         got = f"{best.construction} needs dimension {dims} and {best.program.factors_per_token} factors a token"
         wanted = f"limits: dimension {_any(limits.max_dim)}, factors {_any(limits.max_factors)}"
-        return f"{got}; {wanted}", "raise --max-dim or --max-factors, or choose another target"
+        also = "".join(f"; {text}" for text in left_out[:2])
+        return f"{got}; {wanted}{also}", "raise --max-dim or --max-factors, or choose another target"
     if left_out:
         return "; ".join(left_out), _instead(source, goal)
     if construction is not None:

@@ -95,7 +95,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen cascade, reduced and verified, its kind, everything that was tried, and the other cascades that fit."""
+    """The chosen cascade, reduced and verified, its kind, everything that was tried, and the others that fit."""
 
     cascade: Cascade
     name: str

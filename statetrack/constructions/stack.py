@@ -54,6 +54,7 @@ def settle(dfa: Dfa, modules: tuple[Module, ...], reads: tuple[int, ...], max_jo
 
     Raises CertificateFailed with a word if two states have the same values; BudgetExceeded past `max_joint`.
     """
+    assert all(j < i for i, module in enumerate(modules) for j in module.reads), "modules read earlier ones only"
     answer: dict[tuple[int, ...], int] = {}
     start = (*(m.values[m.part.dfa.start] for m in modules), dfa.start)
     found: dict[States, tuple[int, int]] = {start: (-1, -1)}

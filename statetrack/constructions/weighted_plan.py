@@ -28,7 +28,10 @@ from .targets import Target
 
 
 def plan_weighted(source: WeightedSource, goal: Target) -> tuple[str, str, Program, Certificate]:
-    """Construction, theorem, program and certificate. Raises NoConstruction for targets with β <= 2."""
+    """Construction, theorem, program and certificate. Raises NoConstruction for targets with β <= 2.
+
+    (A state then never gets longer by itself, so an automaton whose values grow fast cannot be done; others might.)
+    """
     wfa = source.wfa
     if goal.dense:
         field = rationals()
@@ -40,7 +43,7 @@ def plan_weighted(source: WeightedSource, goal: Target) -> tuple[str, str, Progr
         return "dense", "any weighted automaton", linear_program(head, wfa), certificate
     style = STYLES.get(goal.name)
     if style is None or not style.wide:
-        reason = "steps with β at most 2 and gates in [-1, 1] never make a state longer"
+        reason = "weighted automata are built with β above 2, or with any matrix"
         raise NoConstruction(source.name, goal.name, reason, "use --target ckda-wide, kda-wide or unconstrained")
 
     def prove(program: Program, dfa: Dfa) -> Part:

@@ -35,7 +35,7 @@ from statetrack.theory.fields import Element
 from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, digest_of
-from .program import Dense, Factor, Head, Layer, Program
+from .program import Dense, Factor, Head, Layer, Program, head_orbit
 from .reading import any_automaton
 
 Array = NDArray[Any]
@@ -114,6 +114,7 @@ def lower(program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtyp
     """
     if dtype not in FORMATS:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(FORMATS)}")
+    _check_floors(program, dtype)
     wiring = _Wiring(len(program.alphabet))
     for number, (layer, reads) in enumerate(zip(program.layers, program.reads, strict=True)):
         prefix = f"layers.{number}."
@@ -123,6 +124,19 @@ def lower(program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtyp
         wiring.layer(prefix, layer, reads)
     wiring.answer(program)
     return Weights(dtype, wiring.tensors, certificate.data, automaton)
+
+
+def _check_floors(program: Program, dtype: str) -> None:
+    """Refuse a format that does not hold every state of a head that rounds down: there a rounding would be wrong."""
+    for layer in program.layers:
+        for head in layer.heads:
+            if head.unit is not None:
+                orbit = head_orbit(head, max_states=1_000_000)
+                orbit.close()
+                exact = orbit.columns.to_floats()
+                if (exact.astype(FORMATS[dtype]).astype(np.float64) != exact).any():
+                    held = f"states up to {np.abs(exact).max():.0f} of a head that rounds down"
+                    raise InvalidInput(f"number format {dtype}: does not hold {held}; give --dtype float32 or float64")
 
 
 class _Wiring:
@@ -303,6 +317,8 @@ def load_weights(path: str | Path) -> Weights:
             raise InvalidFile(name, "not a statetrack weights file", "give one written by 'statetrack build'")
         views: list[tuple[str, Any]] = list(cast(Any, safetensors).deserialize(Path(path).read_bytes()))
         tensors = {key: _array(view) for key, view in views}
+        if metadata["dtype"] not in FORMATS:
+            raise InvalidFile(name, f"number format {metadata['dtype']!r} is not known", again)
         data = json.loads(metadata["certificate"])
         if digest_of(data) != data["digest"]:
             raise InvalidFile(name, "the certificate does not match its digest", again)

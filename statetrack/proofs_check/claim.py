@@ -21,9 +21,12 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statetrack.errors import InvalidInput, StatetrackError
+
+if TYPE_CHECKING:
+    from statetrack.constructions.compiler import Compiled
 
 KINDS: Mapping[str, str] = {
     "E": "exact identity for all parameters",
@@ -148,3 +151,23 @@ class Trial:
         self.count("certificates")
         self.count("joint states", int(facts["joint"]))
         self.certificates.append(data)
+
+    def kernel_run(self, made: Compiled, words: int, length: int) -> None:
+        """If kernels are asked for: float32 weights on random words, every decoded state the automaton's."""
+        if self.kernels is None:
+            return
+        import torch
+
+        from statetrack.constructions.weights import lower
+        from statetrack.kernels.load import model_of, random_tokens
+        from statetrack.kernels.run import execute
+
+        weights = lower(made.program, made.certificate, made.automaton, "float32")
+        symbols, place = len(weights.dfa.alphabet), self.kernels
+
+        def columns(start: int, stop: int) -> torch.Tensor:
+            return random_tokens(symbols, words, start, stop, seed=self.seed, device=place)
+
+        trace = execute(model_of(weights), columns, length=length, device=place, keep_answers=False)
+        self.notes.append(f"{trace.tokens:,} tokens by {trace.executor}: {trace.wrong} wrong states")
+        self.equal("wrong states in float32", trace.wrong, 0)

@@ -1,0 +1,48 @@
+"""All pictures by name.
+
+Main definitions: `FIGURES`, `draw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from statetrack.constructions.weights import Weights
+from statetrack.errors import InvalidFile, InvalidInput
+
+from . import axes, programs, spectra
+
+KINDS = ("svg", "pdf", "png")
+FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    **{name: (function.__doc__ or name, function) for name, function in spectra.FIGURES.items()},
+    "cube": ("the axes of the turned cube and the coordinate planes", axes.draw_cube),
+    "icosahedron": ("the icosahedron's 16 axes, and why no plane holds five", axes.draw_icosahedron),
+    "quaternions": ("what the quaternion tracker of A5 reaches", axes.draw_quaternions),
+    "clock": ("a clock's states and readouts", programs.draw_clock),
+}
+# Pictures of a weights file.
+OF_FILES: dict[str, tuple[str, Callable[[Path, Weights], None]]] = {
+    "spectrum": ("eigenvalues of the transitions in a weights file", programs.draw_spectrum),
+    "states": ("exact states that a program's last head reaches", programs.draw_states),
+}
+
+
+def draw(name: str, folder: Path, kinds: Sequence[str], weights: Weights | None = None) -> tuple[Path, ...]:
+    """Write a picture in each format, with its data as JSON beside it; returns the pictures' paths."""
+    wrong = [kind for kind in kinds if kind not in KINDS]
+    if wrong or not kinds:
+        raise InvalidInput(f"format {', '.join(wrong) or 'none'}: know {', '.join(KINDS)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidFile(str(folder), f"cannot be made ({error.strerror})", "give a folder to write to") from None
+    paths = tuple(folder / f"{name}.{kind}" for kind in kinds)
+    for path in paths:
+        if name in OF_FILES:
+            if weights is None:
+                raise InvalidInput(f"figure {name}: give the weights file to draw")
+            OF_FILES[name][1](path, weights)
+        else:
+            FIGURES[name][1](path)
+    return paths
