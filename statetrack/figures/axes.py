@@ -8,6 +8,9 @@ Main definitions: `draw_cube`, `draw_icosahedron`, `draw_quaternions`.
 References: CKDA Prop. 13 and Lemma 16; App. C.
 """
 
+# numpy.linalg and matplotlib are only partly typed.
+# pyright: basic
+
 from __future__ import annotations
 
 from itertools import combinations
@@ -124,9 +127,8 @@ def _great_circle(normal: Floats) -> Floats:
     second = np.cross(normal, first)
     angles = np.linspace(0, 2 * np.pi, 721)
     circle = np.cos(angles)[:, None] * first + np.sin(angles)[:, None] * second
-    line = circle[:, :2] / (1 + circle[:, 2:])
-    line[circle[:, 2] < -1e-9] = np.nan
-    return line
+    above = circle[:, 2:] >= -1e-9
+    return np.where(above, circle[:, :2] / (1 + np.where(above, circle[:, 2:], 0.0)), np.nan)
 
 
 def _sphere(plot: Any) -> None:
@@ -149,7 +151,7 @@ def _coxeter_plane(columns: Floats) -> Floats:
     a = columns[np.argmin(np.abs(columns[:, 0] - np.cos(np.pi / 5)))]
     b = columns[np.argmin(np.abs(columns[:, 0] - np.cos(np.pi / 3)))]
     _, vectors = np.linalg.eig(_left(a) @ _right(b))
-    plane, _ = np.linalg.qr(np.column_stack([vectors[:, 0].real, vectors[:, 0].imag]))
+    plane, _ = np.linalg.qr(np.column_stack([np.real(vectors[:, 0]), np.imag(vectors[:, 0])]))
     return plane
 
 

@@ -3,6 +3,9 @@
 Main definitions: `draw_clock`, `draw_spectrum`, `draw_states`.
 """
 
+# numpy.linalg and matplotlib are only partly typed.
+# pyright: basic
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -39,7 +42,7 @@ def draw_clock(path: Path) -> None:
         plot.annotate(f"t = {t}", (x, y), xytext=(1.13 * x, 1.13 * y), ha="center", va="center", fontsize=8)
     plot.set_aspect("equal")
     plot.set_axis_off()
-    plot.set_title("a clock of period 8: first columns; both columns' first entries are read", fontsize=9)
+    plot.set_title("a clock of period 8: first columns; both columns' first entries are read", fontsize=9, pad=22)
     save(figure, path, {"states": rows.tolist(), "readouts": readouts.tolist()})
 
 
