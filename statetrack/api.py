@@ -126,7 +126,7 @@ class Weights(weights.Weights):
             executor=executor,
             progress=progress,
         )
-        rows: list[list[float]] = found.tolist()  # pyright: ignore[reportUnknownMemberType]
+        rows: list[list[float]] = found.tolist()  # pyright: ignore
         return tuple(tuple(row[: len(word)]) for row, word in zip(rows, words, strict=True))
 
     def horizon(self) -> float:

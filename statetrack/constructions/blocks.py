@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -25,7 +24,7 @@ import numpy as np
 from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
 from statetrack.theory.automata import Dfa
-from statetrack.theory.fields import Field
+from statetrack.theory.fields import Element, Field
 from statetrack.theory.number_fields import RealCyclotomic, rationals
 from statetrack.theory.rotations import angle_field, planar_key, planar_reflection, planar_rotation
 from statetrack.theory.weighted import Wfa
@@ -185,7 +184,10 @@ def _ways(source: Source, style: Style) -> list[_Way[Map]]:
     if style.wide and not style.banks:
         found.append(wide(maps, lambda f, half: factor_map(field, f), 1, total, ramp, source))
     if style.wide:
-        banked = lambda f, half: factor_map_to_bank(field, f, 1 - half, gates=style.gates)  # noqa: E731
+
+        def banked(f: Map, half: int) -> list[Factor]:
+            return factor_map_to_bank(field, f, 1 - half, gates=style.gates)
+
         found.append(wide(maps, banked, 2, total, ramp, source))
     return found
 
@@ -398,5 +400,11 @@ class _Builder(Generic[Letter]):
         queries = [listed[number] for number in order]
         field = self.way.row[0].field
         # Few different numbers stand in very many rows.
-        element = cache(lambda x, den: field.element((x,), den))
+        known: dict[tuple[int, int], Element] = {}
+
+        def element(x: int, den: int) -> Element:
+            if (x, den) not in known:
+                known[x, den] = field.element((x,), den)
+            return known[x, den]
+
         return tuple(tuple([element(x, den) for x in nums]) for den, *nums in queries), rows

@@ -120,7 +120,7 @@ def resolve(source: str | Dfa | Group | Wfa, options: Options | None = None) -> 
         return weighted_source("weighted automaton", source)
     if isinstance(source, Dfa):
         return from_automaton("automaton", source)
-    if not isinstance(source, Group):
+    if not isinstance(source, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput(f"source {source!r}: give a string, a Dfa, a Group or a Wfa")
     return from_group(source, options.letters)
 

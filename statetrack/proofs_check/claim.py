@@ -156,8 +156,6 @@ class Trial:
         """If kernels are asked for: float32 weights on random words, every decoded state the automaton's."""
         if self.kernels is None:
             return
-        import torch
-
         from statetrack.constructions.weights import lower
         from statetrack.kernels.load import model_of, random_tokens
         from statetrack.kernels.run import execute
@@ -165,7 +163,7 @@ class Trial:
         weights = lower(made.program, made.certificate, made.automaton, "float32")
         symbols, place = len(weights.dfa.alphabet), self.kernels
 
-        def columns(start: int, stop: int) -> torch.Tensor:
+        def columns(start: int, stop: int) -> Any:
             return random_tokens(symbols, words, start, stop, seed=self.seed, device=place)
 
         trace = execute(model_of(weights), columns, length=length, device=place, keep_answers=False)

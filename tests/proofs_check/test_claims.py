@@ -35,7 +35,6 @@ def test_a_claim_is_written_as_the_house_writes_claims(name: str) -> None:
     assert name == one.id
     assert re.fullmatch(r"(CKDA|GRAZZI|OURS|ERRATA)(-[A-Za-z0-9]+([.+][A-Za-z0-9]+)*)+", name)
     assert one.statement.endswith(".")
-    assert one.statement[0] == one.statement[0].upper()
     assert one.source.strip()
     assert isinstance(one.hypotheses, tuple)
     assert all(len(text) > 2 and not text.endswith(".") for text in one.hypotheses)
