@@ -174,7 +174,7 @@ def twice_the_block(t: Trial, periods: int = 2) -> None:
 @claim(
     "ERRATA-M6",
     "Products of steps that do not expand (2n - 2 factors suffice for those) never make the matrix of a map that "
-    "merges states, whose norm is √s; with β > 2 at most max(2, n - 1) factors do.",
+    "merges states, whose norm is √s > 1.",
     source="CKDA Prop. 10 with Thm. 5",
     kinds="X",
     control={"merging": True},

@@ -232,7 +232,7 @@ def thm_1(t: Trial, pool: tuple[Fraction, ...] = NONNEG) -> None:
 def thm_2(t: Trial, rotation: bool = False) -> None:
     """Proof in `statetrack.theory.eventual`. Triangular stacks; and two layers of swaps, to which it does not apply."""
     r, third = t.random, matrix([[0, -1], [1, -1]])
-    for _ in range(t.amount(40, 800)):
+    for _ in range(t.amount(25, 500)):
         n, depth = r.choice((1, 2, 3)), r.choice((1, 2, 3))
         layers = stack(r, [lambda n=n: third if rotation else triangular(r, REAL, n)] * depth)
         refute(t, layers, r.choice(DATATYPES), r.choice((3, 5, 6, 7, 12)))

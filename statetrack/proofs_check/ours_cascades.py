@@ -1,7 +1,7 @@
 """Claims about permutation-reset cascades, and what architectures without groups cannot do.
 
-Main results: OURS-hole-cascade, OURS-holonomy, OURS-sink-is-zero, OURS-splitting, OURS-two-group-tower,
-OURS-O3, OURS-O5.
+Main results: OURS-hole-cascade, OURS-holonomy, OURS-quotient-cascade, OURS-sink-is-zero, OURS-splitting,
+OURS-two-group-tower, OURS-O3, OURS-O5.
 
 References: docs/constructions.md, *Cascades* and *Refusals*; Krohn and Rhodes; Zeiger; Maler and Pnueli.
 """
@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice, product
+from itertools import combinations, islice, product
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -22,6 +22,7 @@ from statetrack.constructions.compiler import compile_source
 from statetrack.constructions.factorise import factor_partial, map_matrix
 from statetrack.constructions.holonomy import holonomy_cascade
 from statetrack.constructions.program import Factor
+from statetrack.constructions.quotients import congruences, parallel_cascade, quotient_cascade
 from statetrack.constructions.splitting import split_group, split_resets
 from statetrack.errors import NotExpressible
 from statetrack.theory.automata import Dfa
@@ -125,6 +126,37 @@ def holonomy(t: Trial, groups_too: bool = False) -> None:
             if aperiodic or groups_too:
                 t.holds("only identities and resets", only_resets(cascade))
                 t.count("without groups")
+
+
+@claim(
+    "OURS-quotient-cascade",
+    "A cascade of a quotient over one of the places inside the classes is a cascade of the automaton, and two "
+    "congruences that do not both merge any two states give two quotients side by side.",
+    source="docs/constructions.md (congruences); Hartmanis and Stearns",
+    kinds="C P",
+    control={"arbitrary": True},
+)
+def quotients(t: Trial, arbitrary: bool = False) -> None:
+    """Automata of pairs (class, place), random; the control takes the partition that merges the first two states."""
+    for _ in range(t.amount(12, 120)):
+        classes, places = t.random.randint(2, 3), t.random.randint(2, 3)
+        maps: list[Map] = []
+        for _ in range(2):
+            over = t.random.choices(range(classes), k=classes)
+            inside = [t.random.choices(range(places), k=places) for _ in range(classes)]
+            maps.append(tuple(over[c] * places + inside[c][x] for c in range(classes) for x in range(places)))
+        dfa = _automaton(maps, 0)
+        found = congruences(dfa)
+        t.holds("a congruence is found", bool(found))
+        for partition in ((0, 0, *range(1, classes * places - 1)),) if arbitrary else found:
+            for f in maps:
+                images = {(partition[q], partition[f[q]]) for q in range(len(f))}
+                t.equal(f"{f} maps classes of {partition} to classes", len(images), max(partition) + 1)
+            verify_cascade(quotient_cascade(dfa, partition))
+        for p, q in combinations(found, 2):
+            if len({*zip(p, q, strict=True)}) == len(p):
+                verify_cascade(parallel_cascade(dfa, p, q))
+                t.count("side by side")
 
 
 @claim(

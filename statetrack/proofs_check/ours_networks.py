@@ -204,7 +204,7 @@ def _power(a: Matrix, n: int) -> Matrix:
     source="docs/constructions.md",
     kinds="E P CL K",
     control={"last_gate": 1},
-    hypotheses=("exact arithmetic", "β ≥ 0"),
+    hypotheses=("exact arithmetic", "β ≥ 0", "the same matrix at every token"),
     proves=True,
 )
 def nilpotent_windows(t: Trial, last_gate: int = 0) -> None:
