@@ -32,9 +32,6 @@ from statetrack.theory.rotations import angle_field, planar_reflection
 
 from .claim import Trial, claim
 
-if TYPE_CHECKING:
-    from statetrack import Compiled
-
 # Of many networks of one kind, so many are run through the kernels.
 _RUN = 5
 
