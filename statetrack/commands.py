@@ -56,7 +56,7 @@ def verify(
     if html is not None:
         from statetrack.proofs_check.report import write_report
 
-        write_report(found, html)
+        write_report(found, html, controls=runner.verify(wanted, budget=budget, seed=seed, controls=True, jobs=jobs))
     if any((v.verdict != "refuted") if controls else (v.verdict in ("refuted", "error")) for v in found):
         raise typer.Exit(1)
 

@@ -19,7 +19,6 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 
-import statetrack
 from statetrack.constructions.compiler import Compiled, compile_source
 from statetrack.constructions.factorise import (
     factor_map,
@@ -30,6 +29,7 @@ from statetrack.constructions.factorise import (
     swaps,
 )
 from statetrack.constructions.program import Factor, step_map
+from statetrack.constructions.source import Options
 from statetrack.theory.arrays import Matrix, diagonal, identity, matmul, matrix, matvec, scale, transpose
 from statetrack.theory.automata import Dfa, minimise
 from statetrack.theory.groups import cycles, named_group, reflections_needed
@@ -44,12 +44,10 @@ Q = rationals()
 
 def through_kernels(t: Trial, source: str | Dfa, goal: str, **options: str) -> None:
     """Run random words through the kernels, if the trial has a device: every decoded answer must be the automaton's."""
-    if t.kernels is None:
-        return
-    made = statetrack.build(source, goal, check=False, **options)  # pyright: ignore[reportArgumentType]
-    trace = made.weights("float32").run(random=8, length=t.amount(200, 100_000), device=t.kernels)
-    t.equal(f"{source} on {goal}: wrong answers of the kernels in {trace.tokens} tokens", trace.wrong, 0)
-    t.count("kernel tokens", trace.tokens)
+    if t.kernels is not None:
+        letters = options.pop("letters", "all")
+        made = compile_source(source, goal, options=Options(letters=letters), **options)  # pyright: ignore
+        t.kernel_run(made, 8, t.amount(200, 100_000))
 
 
 def tracked(made: Compiled) -> Dfa:
@@ -215,10 +213,7 @@ def weighted_in_three_layers(t: Trial, wrong_by: Fraction = Fraction(0)) -> None
                 t.equal(f"values of {''.join(word)}", [str(x) for x in made.run(word)], [str(x) for x in wanted])
     if t.kernels is not None:
         small = from_matrices("ab", [1, 0], {"a": [[half, half], [0, half]], "b": [[half, 0], [half, half]]}, [1, 1])
-        word = t.random.choices("ab", k=40)
-        got = statetrack.build(small, "ckda-wide").weights("float64").values([word], device=t.kernels)[0]
-        error = max(abs(x - float(y)) for x, y in zip(got, small.run(word), strict=True))
-        t.holds("values of the kernels within 1e-9", error < 1e-9, error)
+        t.kernel_values(compile_source(small, "ckda-wide"), t.random.choices("ab", k=40))
 
 
 @claim(

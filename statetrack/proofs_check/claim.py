@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from statetrack.errors import InvalidInput, StatetrackError
@@ -169,3 +170,21 @@ class Trial:
         trace = execute(model_of(weights), columns, length=length, device=place, keep_answers=False)
         self.notes.append(f"{trace.tokens:,} tokens by {trace.executor}: {trace.wrong} wrong states")
         self.equal("wrong states in float32", trace.wrong, 0)
+
+    def kernel_values(self, made: Compiled, word: Sequence[str]) -> None:
+        """If kernels are asked for: values of a weighted automaton in float64, within the bound of the exact ones."""
+        if self.kernels is None:
+            return
+        from statetrack.constructions.value_bounds import value_bounds
+        from statetrack.constructions.weights import lower
+        from statetrack.kernels.load import encode_words, model_of
+        from statetrack.kernels.run import values
+
+        weights = lower(made.program, made.certificate, made.automaton, "float64")
+        model = model_of(weights)
+        storage = model.layers[0].tables.queries.dtype
+        got = values(model, encode_words([word], weights), storage=storage, device=self.kernels)[0]
+        numbers: list[float] = got.tolist()  # pyright: ignore
+        for x, exact, bound in zip(numbers, made.run(word), value_bounds(made.program, word), strict=True):
+            near = abs(Fraction(x) - Fraction(exact)) <= bound
+            self.holds("value of the kernel within its bound", near, (x, exact, bound))
