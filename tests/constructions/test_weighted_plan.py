@@ -58,7 +58,7 @@ def shares(made: Compiled, wfa: Wfa, words: Sequence[tuple[str, ...]]) -> list[f
     return found
 
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", range(16))
 def test_random_automata_are_exact_and_float64_keeps_its_bound(number: int) -> None:
     wfa, draw = random_wfa(number), random.Random(number)
     made = build(wfa, GOALS[0] if number % 4 else GOALS[number // 4 % 3])
@@ -110,5 +110,5 @@ def test_zero_matrices_and_the_zero_function_are_networks(goal: str) -> None:
 
 @pytest.mark.parametrize("goal", ["ckda", "kda", "deltaproduct", "diag[-1,1]"])
 def test_narrow_targets_have_no_construction_for_weights(goal: str) -> None:
-    with pytest.raises(NoConstruction, match="never make a state longer"):
+    with pytest.raises(NoConstruction, match="built with β above 2"):
         build(random_wfa(1), goal)
