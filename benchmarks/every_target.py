@@ -31,7 +31,7 @@ import numpy as np
 import statetrack as st
 from statetrack.api import Compiled
 from statetrack.constructions.refutations import period_witness
-from statetrack.constructions.source import Source, resolve
+from statetrack.constructions.source import Source, resolve_any
 from statetrack.constructions.targets import TARGETS
 from statetrack.errors import BudgetExceeded, NoConstruction, NotExpressible
 from statetrack.guards import bounded
@@ -190,7 +190,7 @@ def _weighted_faults(made: Compiled, case: Case, wfa: Wfa, words: Sequence[Word]
 
 def _refusal(case: Case, goal: str, error: NotExpressible, max_monoid: int) -> str:
     """What is wrong with a refusal; "" if its witness shows what it says."""
-    source = resolve(case.automaton)
+    source = resolve_any(case.automaton)
     if not isinstance(source, Source) or goal not in APERIODIC | TWO_PERIODIC:
         return f"refused without cause: {error}"
     dfa = source.dfa

@@ -116,7 +116,7 @@ def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 6
     proved = min(steps, int(weights.horizon()))
     trace = execute(model_of(weights), tokens, storage=storage, device=place)
     states = (walk_triton if place == "cuda" else walk)(
-        model_of(weights).delta.to(place),
+        torch.from_numpy(weights.dfa.delta.copy()).to(place),
         tokens,
         torch.full((words,), weights.dfa.start, dtype=torch.int32, device=place),
     )

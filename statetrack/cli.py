@@ -239,10 +239,10 @@ def explain(
 
 def _draw(source: str, options: Any, path: Path) -> str:
     from statetrack.constructions.reduction import best_cascade
-    from statetrack.constructions.source import WeightedSource, resolve
+    from statetrack.constructions.source import WeightedSource, resolve_any
     from statetrack.figures.cascades import draw_cascade
 
-    resolved = resolve(source, options)
+    resolved = resolve_any(source, options)
     if isinstance(resolved, WeightedSource):
         raise InvalidInput("a weighted automaton has no cascade to draw; leave out --draw")
     found = best_cascade(resolved.dfa)

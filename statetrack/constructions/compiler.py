@@ -20,7 +20,7 @@ from .certificate import Certificate, certify, digest_of
 from .margins import Margin
 from .planner import Limits, Plan, plan
 from .program import Program
-from .source import Options, Source, WeightedSource, resolve
+from .source import Options, Source, WeightedSource, resolve_any
 from .targets import Target, target
 from .weighted_plan import plan_weighted
 
@@ -101,7 +101,7 @@ def compile_source(
     """
     options = options or Options()
     chosen = target(goal)
-    resolved = resolve(source, options)
+    resolved = resolve_any(source, options)
     if isinstance(resolved, WeightedSource):
         name, theorem, program, certificate = plan_weighted(resolved, chosen)
         return Compiled(resolved, chosen, Plan(name, theorem, program, certificate), program, certificate)

@@ -22,7 +22,7 @@ from statetrack.theory.weighted import Wfa, hankel_rank
 
 from .compiler import compile_source
 from .program import Program
-from .source import Options, Source, WeightedSource, resolve
+from .source import Options, Source, WeightedSource, resolve_any
 from .targets import TARGETS, target
 
 _EXACT = "exact real arithmetic, finitely many states"
@@ -70,7 +70,7 @@ def explain(
     names = tuple(TARGETS) if targets is None else tuple(target(name).name for name in targets)
     if not names:
         raise InvalidInput("explain: no target; give some of those of 'statetrack targets'")
-    resolved = resolve(source, options)
+    resolved = resolve_any(source, options)
     automaton = resolved.wfa if isinstance(resolved, WeightedSource) else resolved.dfa
     # A group or a file is read once; the rows are about the same automaton.
     asked = source if isinstance(source, str) and isinstance(resolved, Source) and not resolved.on_states else automaton
@@ -124,7 +124,7 @@ def _semantics(program: Program) -> str:
 def describe(source: str | Dfa | Group | Wfa, options: Options | None = None) -> dict[str, Any]:
     """What is known of the source's minimal automaton: its size, its classes, and which bound left something open."""
     options = options or Options()
-    resolved = resolve(source, options)
+    resolved = resolve_any(source, options)
     if isinstance(resolved, WeightedSource):
         rank = hankel_rank(resolved.wfa)
         return {"source": resolved.name, "symbols": len(resolved.wfa.alphabet), "hankel_rank": rank}

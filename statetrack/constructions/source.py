@@ -60,6 +60,11 @@ class WeightedSource:
     name: str
     wfa: Wfa
 
+    @property
+    def dfa(self) -> Dfa:
+        """InvalidInput: it has none."""
+        raise InvalidInput(f"{self.name}: a weighted automaton, which has no states to track")
+
 
 def weighted_source(name: str, wfa: Wfa) -> WeightedSource:
     """The source of an automaton: minimised; the zero function keeps one state."""
@@ -90,7 +95,15 @@ class Options:
     symbols: str | None = None
 
 
-def resolve(source: str | Dfa | Group | Wfa, options: Options | None = None) -> Source | WeightedSource:
+def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source:
+    """The automaton a user named; InvalidInput for a weighted one, else as `resolve_any`."""
+    found = resolve_any(source, options)
+    if isinstance(found, WeightedSource):
+        raise InvalidInput(f"{found.name}: a weighted automaton, but one with states is needed here")
+    return found
+
+
+def resolve_any(source: str | Dfa | Group | Wfa, options: Options | None = None) -> Source | WeightedSource:
     """The source a user named.
 
     Raises UnknownGroup, InvalidPermutation, RegexSyntaxError, InvalidAutomaton, InvalidFile, InvalidInput or

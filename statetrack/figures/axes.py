@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statetrack.constructions.source import Source, resolve
+from statetrack.constructions.source import resolve
 from statetrack.constructions.trackers import quaternion
 from statetrack.theory.arrays import Matrix, matmul
 from statetrack.theory.orbits import Orbit
@@ -81,8 +81,7 @@ def draw_icosahedron(path: Path) -> None:
 
 def draw_quaternions(path: Path) -> None:
     """The columns that the quaternion tracker of A5 reaches: the 120 unit quaternions of the binary group."""
-    source = resolve("A5")
-    program = quaternion(source) if isinstance(source, Source) else None
+    program = quaternion(resolve("A5"))
     assert program is not None
     head = program.layers[0].heads[0]
     orbit = Orbit(program.field, head.h0, head.maps)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statetrack.constructions.assembly import Blocks
+from statetrack.constructions.assembly import Blocks, Part
 from statetrack.constructions.blocks import STYLES, clock, clocked_blocks
 from statetrack.constructions.certificate import certify
 from statetrack.constructions.compiler import Compiled, compile_source
@@ -24,11 +24,12 @@ from statetrack.constructions.factorise import (
     factor_to_bank,
     map_matrix,
 )
-from statetrack.constructions.program import Dense, Factor, step_map
+from statetrack.constructions.program import Dense, Factor, Program, step_map
 from statetrack.constructions.source import Options, Source, resolve
 from statetrack.constructions.targets import target
 from statetrack.proofs_check import networks
 from statetrack.theory.arrays import Matrix, identity, matmul, matrix
+from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import reflections_needed
 from statetrack.theory.number_fields import rationals
 
@@ -192,7 +193,7 @@ def test_one_layers_worth_of_work_is_left_to_one_layer() -> None:
 
 
 def blocks_of(source: Source, goal: str) -> Blocks | None:
-    def prove(program, dfa):
+    def prove(program: Program, dfa: Dfa) -> Part:
         _, certificate = certify(program, dfa, target(goal))
         return part_of(certificate.data)
 

@@ -227,7 +227,7 @@ def test_readouts_number_the_products_with_a_query(queries: list[list[int]]) -> 
 def rotation_orbit(**budgets: int) -> Orbit:
     field = RealCyclotomic(100)
     steps = [StepMap(planar_rotation(field, k, 100)) for k in (1, 2)]
-    return Orbit(field, [vector(field, [1, 0])], steps, **budgets)
+    return Orbit(field, [vector(field, [1, 0])], steps, **budgets)  # pyright: ignore[reportArgumentType]
 
 
 def test_more_columns_than_the_budget_are_refused() -> None:
