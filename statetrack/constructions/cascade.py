@@ -68,6 +68,15 @@ class Cascade:
         rows: list[list[int]] = walk(self, most).states.tolist()
         return [tuple(row) for row in rows]
 
+    def actions(self, most: int = MAX_STATES) -> tuple[dict[tuple[int, ...], Map], ...]:
+        """For each component its action at (token, states read), in every context that words lead to."""
+        states, tokens = self.reachable(most), range(len(self.dfa.alphabet))
+        found: list[dict[tuple[int, ...], Map]] = []
+        for component in self.components:
+            contexts = dict.fromkeys((t, *(x[i] for i in component.reads)) for x in states for t in tokens)
+            found.append({key: component.action(key[0], key[1:]) for key in contexts})
+        return tuple(found)
+
     @property
     def layers(self) -> tuple[int, ...]:
         """Each component's layer, from 1: one below the lowest layer that it reads."""

@@ -1,6 +1,7 @@
 """Certificates of composed networks: kinds "blocks", "linear" and "stack" of docs/certificate.md, written and read.
 
-Main definitions: `blocks_certificate`, `linear_certificate`, `stack_certificate`, `closed_program`.
+Main definitions: `blocks_certificate`, `linear_certificate`, `stack_certificate`, `closed_program`,
+`certified_part`.
 
 Main results: `closed_program` builds the network that a certificate describes, by the functions of `assembly` that
 made it, so what is lowered is what was certified.
@@ -165,6 +166,12 @@ def closed_program(data: Mapping[str, Any]) -> Program:
 def enumerate_inputs(inputs: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], tuple[int, int]]]:
     """Token -> (step, query) as a table."""
     return [((token,), (step, query)) for token, (step, query) in enumerate(inputs)]
+
+
+def certified_part(program: Program, dfa: Dfa, goal: Target, *, max_joint: int = 5_000_000) -> Part:
+    """An open program certified by closure, as a part; raises what `certify` raises."""
+    closed, certificate = certify(program, dfa, goal, max_joint=max_joint)
+    return Part(closed, certificate.data, dfa)
 
 
 def part_of(data: Mapping[str, Any]) -> Part:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.automata import Dfa
@@ -18,8 +19,8 @@ from . import trackers
 from .assembly import Map, Part, Stack
 from .blocks import STYLES, clocked_blocks, partial_layer
 from .cascade import Cascade
-from .certificate import Certificate, certify
-from .composed import blocks_certificate, blocks_program, stack_certificate
+from .certificate import Certificate
+from .composed import blocks_certificate, blocks_program, certified_part, stack_certificate
 from .memories import memory_program
 from .program import Program
 from .reduction import best_cascade
@@ -87,11 +88,7 @@ def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
     if per_token is None or (goal.factors != 1 and per_token < 2):
         return None
 
-    def prove(program: Program, dfa: Dfa) -> Part:
-        closed, certificate = certify(program, dfa, goal)
-        return Part(closed, certificate.data, dfa)
-
-    blocks = clocked_blocks(source, STYLES[goal.name], prove, per_token=per_token)
+    blocks = clocked_blocks(source, STYLES[goal.name], partial(certified_part, goal=goal), per_token=per_token)
     if blocks is None:
         return None
     return blocks_program(blocks, source.dfa), blocks_certificate(blocks, source.dfa, goal)
@@ -158,13 +155,12 @@ def _builders(goal: Target, limits: Limits) -> Builders:
     """How the parts of a stack are made for a target."""
     made: dict[object, Part] = {}
 
-    def proved(program: Program, dfa: Dfa) -> Part:
-        closed, certificate = certify(program, dfa, goal, max_joint=limits.max_states)
-        return Part(closed, certificate.data, dfa)
+    proved = partial(certified_part, goal=goal, max_joint=limits.max_states)
 
     def track(dfa: Dfa, group: Group | None, letters: tuple[int, ...]) -> Part:
-        source = from_automaton("component", dfa) if group is None else Source("component", dfa, group, letters, False)
         if dfa not in made:
+            given = group is not None
+            source = Source("component", dfa, group, letters, False) if given else from_automaton("component", dfa)
             chosen = plan(source, goal, limits=limits, cascades=False)
             made[dfa] = (
                 proved(chosen.program, source.dfa)

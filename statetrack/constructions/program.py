@@ -25,9 +25,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from statetrack.errors import InvalidInput, InvalidWord
+from statetrack.errors import InvalidInput
 from statetrack.theory.arrays import Matrix, Vector, add, dot, identity, matmul
-from statetrack.theory.automata import Output
+from statetrack.theory.automata import Output, encode
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.householder import householder
 from statetrack.theory.orbits import Orbit, StepMap
@@ -134,25 +134,6 @@ class Lookup(Generic[Key, Value]):
     def size(self) -> int:
         """Entries asked for so far (all of them for a table)."""
         return len(self.seen)
-
-
-class Numbering(dict[Readout, int]):
-    """A codebook that numbers readouts in the order in which it is asked for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._listed: list[Readout] = []
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __missing__(self, key: Readout) -> int:
-        self._listed.append(key)
-        return self.setdefault(key, len(self))
-
-    def readout(self, code: int) -> Readout:
-        """The readout with this number."""
-        return self._listed[code]
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,13 +271,7 @@ class Program:
 
     def encode(self, word: Iterable[str]) -> tuple[int, ...]:
         """Symbols to token numbers; InvalidWord names the first symbol that is foreign and its position."""
-        index = {symbol: i for i, symbol in enumerate(self.alphabet)}
-        codes: list[int] = []
-        for position, symbol in enumerate(word):
-            if symbol not in index:
-                raise InvalidWord(symbol, position, self.alphabet)
-            codes.append(index[symbol])
-        return tuple(codes)
+        return encode(self.alphabet, word)
 
 
 class Runner:

@@ -37,6 +37,7 @@ from .cascade import (
 )
 from .holonomy import MAX_SETS, holonomy_cascade, skeleton
 from .quotients import Partition, congruences, joined, parallel_cascade, quotient_cascade
+from .splitting import MAX_GROUP
 
 # Enough rows to see most failures of a dependence, few enough to look at them first.
 _FEW = 2_048
@@ -44,7 +45,6 @@ _FEW = 2_048
 _MOST_JOINED, _MOST_CONGRUENCES, _MOST_PAIRS = 32, 8, 6
 # Reduction takes time in proportion to states in reach times pairs of components: with more than this, fewer states.
 _WIDTH = 30
-_MOST_ELEMENTS = 5_040
 
 
 def reduce(cascade: Cascade, most: int = MAX_STATES) -> Cascade:
@@ -163,15 +163,10 @@ def best_cascade(
 
 def only_two_groups(cascade: Cascade, most: int = MAX_STATES) -> bool:
     """True if the bijections of each component generate a group of a power of two, of at most 5,040 elements."""
-    states = cascade.reachable(most)
-    for component in cascade.components:
-        keys = dict.fromkeys(
-            (t, *(x[i] for i in component.reads)) for x in states for t in range(len(cascade.dfa.alphabet))
-        )
-        moves = dict.fromkeys(component.action(key[0], key[1:]) for key in keys)
+    for table in cascade.actions(most):
+        bijections = tuple(f for f in dict.fromkeys(table.values()) if len(set(f)) == len(f))
         try:
-            bijections = tuple(f for f in moves if len(set(f)) == len(f))
-            order = permutation_group("component", bijections, max_order=_MOST_ELEMENTS).order if bijections else 1
+            order = permutation_group("component", bijections, max_order=MAX_GROUP).order if bijections else 1
         except BudgetExceeded:
             return False
         if order & (order - 1):

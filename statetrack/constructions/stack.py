@@ -22,15 +22,15 @@ import numpy as np
 
 from statetrack.errors import BudgetExceeded, CertificateFailed
 from statetrack.theory.automata import Dfa
-from statetrack.theory.groups import Group, permutation_group, word_problem
+from statetrack.theory.groups import Group, word_problem
 
 from .assembly import Map, Module, Part, Stack
 from .cascade import Cascade
 from .program import Lookup
 from .registers import registers_move
+from .splitting import split_resets
 
 States = tuple[int, ...]
-_MOST_ELEMENTS = 5_040
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,9 @@ def _word(found: dict[States, tuple[int, int]], listed: list[States], at: int, t
 
 def cascade_stack(cascade: Cascade, make: Builders, max_joint: int) -> tuple[Stack, int]:
     """Modules for the components of a cascade (reduced: its actions are tables), and the size of the search."""
-    states = cascade.reachable(max_joint)
-    tokens = range(len(cascade.dfa.alphabet))
     read = {i for component in cascade.components for i in component.reads}
     modules: list[Module] = []
-    for j, component in enumerate(cascade.components):
-        used = dict.fromkeys((t, *(x[i] for i in component.reads)) for x in states for t in tokens)
-        table = {key: component.action(key[0], key[1:]) for key in used}
+    for j, (component, table) in enumerate(zip(cascade.components, cascade.actions(max_joint), strict=True)):
         actions = tuple(dict.fromkeys(table.values()))
         made = component_part(actions, cascade.start[j], make, max_joint, read=j in read)
         letters = {key: made.letters[actions.index(f)] for key, f in table.items()}
@@ -188,17 +184,18 @@ def _split(
 ) -> Part:
     """Group part and memory of one component: a stack that knows (value before the last reset, moved along; value)."""
     size = len(actions[0])
-    bijections = tuple(dict.fromkeys(f for c, f in zip(constant, actions, strict=True) if not c))
-    group = permutation_group("component", bijections, max_order=_MOST_ELEMENTS)
-    element = {group.permutation(g): g for g in range(group.order)}
-    moves = [0 if c else element[f] for c, f in zip(constant, actions, strict=True)]
+    split = split_resets(actions)
+    group = split.group
+    # A bijection's element is where it moves the identity, element 0.
+    moves = [0 if c else split.moves[f][0] for c, f in zip(constant, actions, strict=True)]
     chosen = tuple(dict.fromkeys(moves))
     bijective = make.track(word_problem(group, chosen), group, chosen)
     number = {label: g for g, label in enumerate(group.labels)}
     elements = tuple(number[name] for name in bijective.dfa.states)
-    back = {g: group.permutation(g).index for g in range(group.order)}
     orders = {
-        (a, g): 1 + back[g](actions[a][0]) if c else 0 for a, c in enumerate(constant) for g in sorted(set(elements))
+        (a, g): 1 + split.resets[f[0]][g] if c else 0
+        for a, (c, f) in enumerate(zip(constant, actions, strict=True))
+        for g in sorted(set(elements))
     }
     memory = _memory(tuple(orders.values()), start, make, read=read)
     letters = sorted(set(orders.values()))

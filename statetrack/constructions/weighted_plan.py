@@ -11,17 +11,22 @@ References: CKDA Thm. 5 (c); Schützenberger (1961) for the minimal automaton.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from statetrack.errors import NoConstruction
 from statetrack.theory.arrays import identity, vector
-from statetrack.theory.automata import Dfa
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa
 
-from .assembly import Part
 from .blocks import STYLES, weighted_blocks
-from .certificate import Certificate, certify
-from .composed import blocks_certificate, blocks_program, linear_certificate, linear_program
+from .certificate import Certificate
+from .composed import (
+    blocks_certificate,
+    blocks_program,
+    certified_part,
+    linear_certificate,
+    linear_program,
+)
 from .program import Dense, Head, Lookup, Program
 from .source import WeightedSource
 from .targets import Target
@@ -46,11 +51,7 @@ def plan_weighted(source: WeightedSource, goal: Target) -> tuple[str, str, Progr
         reason = "weighted automata are built with β above 2, or with any matrix"
         raise NoConstruction(source.name, goal.name, reason, "use --target ckda-wide, kda-wide or unconstrained")
 
-    def prove(program: Program, dfa: Dfa) -> Part:
-        closed, certificate = certify(program, dfa, goal)
-        return Part(closed, certificate.data, dfa)
-
-    blocks = weighted_blocks(wfa, style, prove)
+    blocks = weighted_blocks(wfa, style, partial(certified_part, goal=goal))
     if blocks is None:
         reason = f"its {len(wfa.alphabet)} letters of {wfa.size} states have too many products for blocks"
         raise NoConstruction(source.name, goal.name, reason, "use --target unconstrained")

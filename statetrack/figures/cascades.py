@@ -22,11 +22,9 @@ def cascade_graph(cascade: Cascade) -> nx.DiGraph[int]:
     The kind is "resets", "permutations", "both" or "still", by the actions in contexts that occur.
     """
     graph: nx.DiGraph[int] = nx.DiGraph()
-    states = cascade.reachable()
-    tokens = range(len(cascade.dfa.alphabet))
-    for j, (component, layer) in enumerate(zip(cascade.components, cascade.layers, strict=True)):
-        contexts = dict.fromkeys(tuple(x[i] for i in component.reads) for x in states)
-        actions = {component.action(token, read) for token in tokens for read in contexts}
+    rows = zip(cascade.components, cascade.layers, cascade.actions(), strict=True)
+    for j, (component, layer, table) in enumerate(rows):
+        actions = set(table.values())
         still = tuple(range(component.size))
         resets = any(len(set(f)) == 1 for f in actions) and component.size > 1
         moves = any(len(set(f)) == component.size and f != still for f in actions)

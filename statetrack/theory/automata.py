@@ -37,6 +37,17 @@ Numbers = NDArray[np.intp]
 _MANY, _SHARE = 256, 16
 
 
+def encode(alphabet: tuple[str, ...], word: Iterable[str]) -> tuple[int, ...]:
+    """Symbols to their numbers in an alphabet; raises `InvalidWord` with the first that is foreign and its position."""
+    index = {symbol: i for i, symbol in enumerate(alphabet)}
+    codes: list[int] = []
+    for position, symbol in enumerate(word):
+        if symbol not in index:
+            raise InvalidWord(symbol, position, alphabet)
+        codes.append(index[symbol])
+    return tuple(codes)
+
+
 @dataclass(frozen=True, eq=False)
 class Dfa:
     """A total, reachable deterministic automaton with outputs on states.
@@ -101,13 +112,7 @@ class Dfa:
 
     def encode(self, word: Iterable[str]) -> tuple[int, ...]:
         """Symbols to column numbers; raises `InvalidWord` with the symbol and its position."""
-        index = self.symbol_index()
-        codes: list[int] = []
-        for position, symbol in enumerate(word):
-            if symbol not in index:
-                raise InvalidWord(symbol, position, self.alphabet)
-            codes.append(index[symbol])
-        return tuple(codes)
+        return encode(self.alphabet, word)
 
     def trace(self, word: Iterable[str]) -> tuple[int, ...]:
         """The states after each symbol of the word, without the start state."""

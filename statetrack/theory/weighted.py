@@ -28,9 +28,9 @@ from typing import cast
 
 from flint import fmpq, fmpq_mat
 
-from statetrack.errors import InvalidAutomaton, InvalidFile, InvalidInput, InvalidWord
+from statetrack.errors import InvalidAutomaton, InvalidFile, InvalidInput
 
-from .automata import Dfa, Output
+from .automata import Dfa, Output, encode
 from .mealy import within
 
 Row = tuple[Fraction, ...]
@@ -78,13 +78,7 @@ class Wfa:
 
     def encode(self, word: Iterable[str]) -> tuple[int, ...]:
         """Symbols to numbers of matrices; raises `InvalidWord` with the symbol and its position."""
-        index = {symbol: i for i, symbol in enumerate(self.alphabet)}
-        codes: list[int] = []
-        for position, symbol in enumerate(word):
-            if symbol not in index:
-                raise InvalidWord(symbol, position, self.alphabet)
-            codes.append(index[symbol])
-        return tuple(codes)
+        return encode(self.alphabet, word)
 
     def value(self, word: Iterable[str]) -> Fraction:
         """The value of the word; of the empty word γ h_0."""
