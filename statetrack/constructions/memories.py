@@ -1,6 +1,6 @@
 """Networks that remember the last one or two values they were told: what a reset component of a cascade is made of.
 
-Main definitions: `memory_program`.
+Main definitions: `memory_program`; the steps `overwriting`, `pushing`, `shifting`, which `windows` takes too.
 
 Main results: claim OURS-reset-memory. One value takes one number, which is overwritten. Two values with one gate: x is
 written as h <- A h + x·(1, 1), A = (I - w wᵀ) Diag(1, 0), w = (1, 1), β = 2; then h = (x, x - p), p the value before,
@@ -13,7 +13,7 @@ References: docs/constructions.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from statetrack.errors import InvalidInput
@@ -53,37 +53,54 @@ def _start(dfa: Dfa) -> int:
     return int(dfa.states[dfa.start].split(",")[-1])
 
 
+def overwriting(value: int, *, gates: bool) -> Step:
+    """One number becomes a value: by a gate 0, or by β = 1."""
+    field = rationals()
+    zero, one, b = (field.zero,), (field.one,), ((field(value),),)
+    return (Factor(zero, field.zero, zero, b) if gates else Factor(one, field.one, None, b),)
+
+
+def pushing(value: int, *, gates: bool) -> Step:
+    """(x, x - p) becomes (value, value - x): by a gate 0 and a reflection, or by a projection and a reflection."""
+    field = rationals()
+    w, (first, second) = vector(field, (1, 1)), identity(field, 2)
+    b = rank_one(w, [value])
+    return (Factor(w, field.one, first, b),) if gates else (Factor(second, field.one), Factor(w, field.one, None, b))
+
+
+def shifting(base: int, top: int, *, gates: bool) -> Step:
+    """h becomes h/base + top: by a gate, or by β = 1 - 1/base; the state is rounded down after it."""
+    field = rationals()
+    zero, one, share, b = (field.zero,), (field.one,), field(Fraction(1, base)), ((field(top),),)
+    return (Factor(zero, field.zero, (share,), b) if gates else Factor(one, 1 - share, None, b),)
+
+
+def base_past(most: int) -> int:
+    """The least power of two, at least 2, that is more than `most`."""
+    return 1 << max(1, most.bit_length())
+
+
 def _latch(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
-    """One number that each reset overwrites: a gate 0, or β = 1."""
-    field, (zero, one) = rationals(), ((rationals().zero,), (rationals().one,))
-
-    def step(order: int) -> Step:
-        b = rank_one(one, [order - 1])
-        return () if order == 0 else (Factor(zero, field.zero, zero, b) if gates else Factor(one, field.one, None, b),)
-
-    choose = Lookup({(a,): (a, 0) for a in range(len(orders))})
-    return Layer((Head(((field(_start(dfa)),),), tuple(step(o) for o in orders), (one,), choose),))
+    """One number that each reset overwrites."""
+    field = rationals()
+    steps = tuple(overwriting(o - 1, gates=gates) if o else () for o in orders)
+    return _one_a_letter(((field(_start(dfa)),),), steps, [(field.one,)])
 
 
 def _window(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
     """Two heads of two numbers with the same steps; one reads x, the other p."""
     field, start = rationals(), _start(dfa)
-    w, (first, second) = vector(field, (1, 1)), identity(field, 2)
+    steps = tuple(pushing(o - 1, gates=gates) if o else () for o in orders)
+    queries = [vector(field, (1, 0)), vector(field, (1, -1))]
+    return _one_a_letter((vector(field, (start, 0)),), steps, queries)
 
-    def step(order: int) -> Step:
-        if order == 0:
-            return ()
-        b = rank_one(w, [order - 1])
-        if gates:
-            return (Factor(w, field.one, first, b),)
-        return (Factor(second, field.one), Factor(w, field.one, None, b))
 
-    h0 = (vector(field, (start, 0)),)
-    heads = [
-        Head(h0, tuple(step(o) for o in orders), (q,), Lookup({(a,): (a, 0) for a in range(len(orders))}))
-        for q in (first, vector(field, (1, -1)))
-    ]
-    return Layer(tuple(heads))
+def _one_a_letter(
+    h0: tuple[Vector, ...], steps: tuple[Step, ...], queries: Sequence[Vector], unit: Fraction | None = None
+) -> Layer:
+    """Heads that take step a at letter a, one a query."""
+    choose = Lookup({(a,): (a, 0) for a in range(len(steps))})
+    return Layer(tuple(Head(h0, steps, (q,), choose, None, unit) for q in queries))
 
 
 def _latches(dfa: Dfa, orders: tuple[int, ...]) -> tuple[Layer, ...]:
@@ -115,17 +132,6 @@ def _latches(dfa: Dfa, orders: tuple[int, ...]) -> tuple[Layer, ...]:
 def _digits(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
     """One number x·B + p, B a power of two past all values, floored to integers; 1/B is a gate or 1 - β."""
     field, start = rationals(), _start(dfa)
-    base = 2
-    while base < max(start + 1, *orders):
-        base *= 2
-    one, zero, share = (field.one,), (field.zero,), field(Fraction(1, base))
-
-    def step(order: int) -> Step:
-        if order == 0:
-            return ()
-        b = ((field((order - 1) * base),),)
-        return (Factor(zero, field.zero, (share,), b) if gates else Factor(one, 1 - share, None, b),)
-
-    h0 = ((field(start * base + start),),)
-    choose = Lookup({(a,): (a, 0) for a in range(len(orders))})
-    return Layer((Head(h0, tuple(step(o) for o in orders), (one,), choose, None, Fraction(1)),))
+    base = base_past(max(start, *(o - 1 for o in orders)))
+    steps = tuple(shifting(base, (o - 1) * base, gates=gates) if o else () for o in orders)
+    return _one_a_letter(((field(start * base + start),),), steps, [(field.one,)], Fraction(1))

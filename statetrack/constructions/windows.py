@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from statetrack.theory.arrays import Vector, identity, vector
-from statetrack.theory.fields import Field
+from statetrack.theory.arrays import Vector, vector
 from statetrack.theory.monoids import classify
 from statetrack.theory.number_fields import rationals
 
+from .memories import base_past, overwriting, pushing, shifting
 from .program import Factor, Head, Layer, Lookup, Program, Step, rank_one
 from .source import Source
 
@@ -50,10 +50,13 @@ def window_layer(source: Source, target: str) -> Program | None:
 def _layer(codes: Sequence[int], length: int, target: str) -> Layer | None:
     field = rationals()
     if length == 1:
-        steps = [(_overwrite(field, c, gates=target.startswith("diag")),) for c in codes]
+        steps = [overwriting(c, gates=target.startswith("diag")) for c in codes]
         return _heads((field.zero,), steps, [(field.one,)], None)
     if target in _DIGITS:
-        return _digits(field, codes, length, gates=target.startswith("diag"))
+        base = base_past(max(codes))
+        top = base ** (length - 1)
+        steps = [shifting(base, c * top, gates=target.startswith("diag")) for c in codes]
+        return _heads((field.zero,), steps, [(field.one,)], Fraction(1))
     if target in _SIGNED and length <= 3:
         w = vector(field, [1] * length)
         alpha = vector(field, (1, -1, 0)[:length])
@@ -64,30 +67,9 @@ def _layer(codes: Sequence[int], length: int, target: str) -> Layer | None:
         third = [vector(field, (half, half, -1))] if length == 3 else []
         return _heads(vector(field, [0] * length), steps, [last, before, *third], None)
     if length == 2 and (target in _GATED or target == "deltaproduct"):
-        w, (first, second) = vector(field, (1, 1)), identity(field, 2)
-        clear = () if target in _GATED else (Factor(second, field.one),)
-        gate = first if target in _GATED else None
-        steps = [(*clear, Factor(w, field.one, gate, rank_one(w, [c]))) for c in codes]
-        return _heads(vector(field, (0, 0)), steps, [first, vector(field, (1, -1))], None)
+        steps = [pushing(c, gates=target in _GATED) for c in codes]
+        return _heads(vector(field, (0, 0)), steps, [vector(field, (1, 0)), vector(field, (1, -1))], None)
     return None
-
-
-def _overwrite(field: Field, code: int, *, gates: bool) -> Factor:
-    zero, one, b = (field.zero,), (field.one,), ((field(code),),)
-    return Factor(zero, field.zero, zero, b) if gates else Factor(one, field.one, None, b)
-
-
-def _digits(field: Field, codes: Sequence[int], length: int, *, gates: bool) -> Layer:
-    base = 2
-    while base <= max(codes):
-        base *= 2
-    share, one = field(Fraction(1, base)), (field.one,)
-    top = base ** (length - 1)
-    steps: list[Step] = []
-    for c in codes:
-        b = ((field(c * top),),)
-        steps.append((Factor((field.zero,), field.zero, (share,), b) if gates else Factor(one, 1 - share, None, b),))
-    return _heads((field.zero,), steps, [one], Fraction(1))
 
 
 def _heads(start: Vector, steps: Sequence[Step], queries: Sequence[Vector], unit: Fraction | None) -> Layer:
