@@ -114,6 +114,24 @@ def start(
         raise typer.Exit(2)
 
 
+def _options(
+    letters: str,
+    alphabet: str | None,
+    missing: str,
+    semiring: str | None,
+    symbols: Path | None,
+    token: bool,
+    *budgets: Any,
+) -> Any:
+    """How the command line says to read a source; budgets: states, order, monoid, seconds, memory."""
+    from statetrack.constructions.source import Options, parse_alphabet
+
+    named = None if alphabet is None else parse_alphabet(alphabet)
+    states, order, monoid, seconds, memory = budgets
+    table = None if symbols is None else str(symbols)
+    return Options(letters, missing, token, states, order, named, monoid, seconds, memory, semiring, table)
+
+
 @app.command()
 def build(
     source: Source,
@@ -145,13 +163,10 @@ def build(
 ) -> None:
     """Build proven weights for SOURCE on a target architecture."""
     from statetrack import api
-    from statetrack.constructions.source import Options, parse_alphabet
 
     check_format(dtype)
-    named = None if alphabet is None else parse_alphabet(alphabet)
-    budgets = (max_monoid, max_seconds, max_memory)
-    table = None if symbols is None else str(symbols)
-    options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
+    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory)
+    options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
     limits |= {"proof": proof, "check": check}
     if is_folder(source):
@@ -217,32 +232,30 @@ def explain(
     """Say for each architecture whether it can track SOURCE: how, with which proof, or why not."""
     from statetrack.constructions.explain import describe
     from statetrack.constructions.explain import explain as rows_of
-    from statetrack.constructions.source import Options, parse_alphabet
+    from statetrack.constructions.source import resolve_any
 
     if is_folder(source):
         raise InvalidInput(f"source {source!r}: is a folder; explain takes one automaton (build takes a folder)")
     if every and target:
         raise InvalidInput("explain: give --target or --all, not both")
-    named = None if alphabet is None else parse_alphabet(alphabet)
-    table = None if symbols is None else str(symbols)
-    budgets = (max_monoid, max_seconds, max_memory)
-    options = Options(letters, missing, token, max_states, max_order, named, *budgets, semiring, table)
+    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory)
+    options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     if draw is not None:
         check_outputs(source, draw, None, flag="--draw")
     with bounded(max_seconds, max_memory), progress_line("targets", None) as update:
-        facts = describe(source, options)
-        rows = rows_of(source, target or None, options=options, progress=update)
+        resolved = resolve_any(source, options)
+        facts = describe(resolved, options)
+        rows = rows_of(resolved, target or None, options=options, progress=update)
         if draw is not None:
-            facts["picture"] = _draw(source, options, draw)
+            facts["picture"] = _draw(resolved, draw)
     say_explanation(facts, rows, as_json)
 
 
-def _draw(source: str, options: Any, path: Path) -> str:
+def _draw(resolved: Any, path: Path) -> str:
     from statetrack.constructions.reduction import best_cascade
-    from statetrack.constructions.source import WeightedSource, resolve_any
+    from statetrack.constructions.source import WeightedSource
     from statetrack.figures.cascades import draw_cascade
 
-    resolved = resolve_any(source, options)
     if isinstance(resolved, WeightedSource):
         raise InvalidInput("a weighted automaton has no cascade to draw; leave out --draw")
     found = best_cascade(resolved.dfa)

@@ -13,14 +13,13 @@ from fractions import Fraction
 
 from statetrack.errors import CertificateFailed
 from statetrack.theory.automata import Dfa, Output
-from statetrack.theory.groups import Group
 from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, certify, digest_of
 from .margins import Margin
 from .planner import Limits, Plan, plan
 from .program import Program
-from .source import Options, Source, WeightedSource, resolve_any
+from .source import Named, Options, Source, WeightedSource, resolve_any
 from .targets import Target, target
 from .weighted_plan import plan_weighted
 
@@ -76,7 +75,7 @@ class Compiled:
 
 
 def compile_source(
-    source: str | Dfa | Group | Wfa,
+    source: Named,
     goal: str = "ckda",
     *,
     options: Options | None = None,

@@ -11,18 +11,17 @@ References: docs/constructions.md for the table by classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
-from statetrack.theory.automata import Dfa
-from statetrack.theory.groups import Group, recognise
+from statetrack.theory.groups import recognise
 from statetrack.theory.monoids import Classification, classify
-from statetrack.theory.weighted import Wfa, hankel_rank
+from statetrack.theory.weighted import hankel_rank
 
 from .compiler import compile_source
 from .program import Program
-from .source import Options, Source, WeightedSource, resolve_any
+from .source import Named, Options, Source, WeightedSource, resolve_any
 from .targets import TARGETS, target
 
 _EXACT = "exact real arithmetic, finitely many states"
@@ -57,7 +56,7 @@ class Explanation:
 
 
 def explain(
-    source: str | Dfa | Group | Wfa,
+    source: Named,
     targets: Iterable[str] | None = None,
     *,
     options: Options | None = None,
@@ -71,20 +70,15 @@ def explain(
     if not names:
         raise InvalidInput("explain: no target; give some of those of 'statetrack targets'")
     resolved = resolve_any(source, options)
-    automaton = resolved.wfa if isinstance(resolved, WeightedSource) else resolved.dfa
-    # A group or a file is read once; the rows are about the same automaton.
-    asked = source if isinstance(source, str) and isinstance(resolved, Source) and not resolved.on_states else automaton
-    if not isinstance(asked, str) and options is not None:
-        options = replace(options, alphabet=None)
     rows: list[Explanation] = []
     for name in names:
-        rows.append(_row(asked, name, options))
+        rows.append(_row(resolved, name, options))
         if progress is not None:
             progress(len(rows))
     return tuple(rows)
 
 
-def _row(source: str | Dfa | Wfa, name: str, options: Options | None) -> Explanation:
+def _row(source: Source | WeightedSource, name: str, options: Options | None) -> Explanation:
     try:
         made = compile_source(source, name, options=options)
     except NotExpressible as error:
@@ -121,7 +115,7 @@ def _semantics(program: Program) -> str:
     return _FLOORS if floors else _EXACT
 
 
-def describe(source: str | Dfa | Group | Wfa, options: Options | None = None) -> dict[str, Any]:
+def describe(source: Named, options: Options | None = None) -> dict[str, Any]:
     """What is known of the source's minimal automaton: its size, its classes, and which bound left something open."""
     options = options or Options()
     resolved = resolve_any(source, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
 from statetrack.theory.automata import Dfa
@@ -102,7 +102,7 @@ def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
     # The group of a component need not be one of the automaton's; a diagonal target can have 2-groups only.
     signs = goal.beta_max == 0 and goal.low < 0
     most = min(limits.max_states, _MOST_CASCADE)
-    found = best_cascade(source.dfa, resets_only=bare, two_groups=signs, max_states=most)
+    found = _best(source.dfa, resets_only=bare, two_groups=signs, max_states=most)
     met: NoConstruction | NotExpressible | None = None
     for cascade in (found.cascade, *found.others):
         try:
@@ -184,6 +184,8 @@ def _builders(goal: Target, limits: Limits) -> Builders:
     return Builders(track, registers if many else None, remember, stacked)
 
 
+# Targets of one automaton ask for the same cascade one after the other.
+_best = lru_cache(maxsize=4)(best_cascade)
 _MOST_CASCADE = 100_000
 _MOST_SPLIT = 1_000
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})

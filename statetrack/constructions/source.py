@@ -95,6 +95,10 @@ class Options:
     symbols: str | None = None
 
 
+# What a user may name, or what it was resolved to.
+Named = str | Dfa | Group | Wfa | Source | WeightedSource
+
+
 def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source:
     """The automaton a user named; InvalidInput for a weighted one, else as `resolve_any`."""
     found = resolve_any(source, options)
@@ -103,12 +107,14 @@ def resolve(source: str | Dfa | Group, options: Options | None = None) -> Source
     return found
 
 
-def resolve_any(source: str | Dfa | Group | Wfa, options: Options | None = None) -> Source | WeightedSource:
-    """The source a user named.
+def resolve_any(source: Named, options: Options | None = None) -> Source | WeightedSource:
+    """The source a user named; one that was resolved before is returned as it is.
 
     Raises UnknownGroup, InvalidPermutation, RegexSyntaxError, InvalidAutomaton, InvalidFile, InvalidInput or
     BudgetExceeded.
     """
+    if isinstance(source, Source | WeightedSource):
+        return source
     options = options or Options()
     if options.letters not in ("all", "generators"):
         raise InvalidInput(f"letters {options.letters!r}: choose all or generators")

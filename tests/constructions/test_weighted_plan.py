@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
 import pytest
 
+from benchmarks.weighted import exact_values
 from statetrack import NoConstruction, build
 from statetrack.api import Compiled
 from statetrack.constructions.value_bounds import value_bounds
@@ -38,20 +39,11 @@ def random_wfa(number: int) -> Wfa:
     return from_matrices("ab", numbers(), {"a": letter(), "b": letter()}, numbers())
 
 
-def by_definition(wfa: Wfa, word: Iterable[str]) -> tuple[Fraction, ...]:
-    state, found = list(wfa.initial), list[Fraction]()
-    for symbol in word:
-        rows = wfa.matrices[wfa.alphabet.index(symbol)]
-        state = [sum((a * x for a, x in zip(row, state, strict=True)), Fraction(0)) for row in rows]
-        found.append(sum((a * x for a, x in zip(wfa.final, state, strict=True)), Fraction(0)))
-    return tuple(found)
-
-
 def shares(made: Compiled, wfa: Wfa, words: Sequence[tuple[str, ...]]) -> list[float]:
     """Errors of the kernels in float64 as shares of their bounds."""
     found = [0.0]
     for word, values in zip(words, made.weights("float64").values(words, device="cpu"), strict=True):
-        for got, exact, bound in zip(values, by_definition(wfa, word), value_bounds(made.program, word), strict=True):
+        for got, exact, bound in zip(values, exact_values(wfa, word), value_bounds(made.program, word), strict=True):
             error = abs(Fraction(got) - exact)
             if error:
                 found.append(float(error / Fraction(bound)) if bound else float("inf"))
@@ -64,7 +56,7 @@ def test_random_automata_are_exact_and_float64_keeps_its_bound(number: int) -> N
     made = build(wfa, GOALS[0] if number % 4 else GOALS[number // 4 % 3])
     assert networks.verify(made.certificate.text())["proved"].endswith("the weighted automaton's value")
     for word in product("ab", repeat=5):
-        assert made.run(word) == by_definition(wfa, word)
+        assert made.run(word) == exact_values(wfa, word)
     assert max(shares(made, wfa, [tuple(draw.choices("ab", k=k)) for k in (1, 8, 50)])) <= 1
 
 
@@ -104,7 +96,7 @@ def test_zero_matrices_and_the_zero_function_are_networks(goal: str) -> None:
     for automaton in (wfa, from_matrices("ab", [1, 2], {"a": nothing, "b": nothing}, [0, 0])):
         made = build(automaton, goal)
         for word in product("ab", repeat=6):
-            assert made.run(word) == by_definition(automaton, word)
+            assert made.run(word) == exact_values(automaton, word)
         assert max(shares(made, automaton, [tuple("bbabbbbb"), tuple("bbbbbbbbb")])) <= 1
 
 
