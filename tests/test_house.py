@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "statetrack"
 ROOMS = ("theory", "constructions", "kernels", "proofs_check", "figures")
+# A room whose operations are used by themselves, without the package's front door, has a public module of its own.
+NAMED_ALIKE = {"api": {"api.py", "kernels/api.py"}}
 OWNERS = {"torch": {"kernels"}, "triton": {"kernels"}, "matplotlib": {"figures"}}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -82,7 +84,9 @@ def test_files_functions_and_docstrings_keep_their_sizes(path: Path) -> None:
 
 def test_names_that_say_nothing_are_not_used_and_no_two_modules_share_one() -> None:
     names = [p.stem for p in MODULES if not p.stem.startswith("__")]
-    assert len(set(names)) == len(names)
+    for name in set(names):
+        places = {p.relative_to(PACKAGE).as_posix() for p in MODULES if p.stem == name}
+        assert len(places) == 1 or places == NAMED_ALIKE.get(name), places
     assert not {"utils", "helpers", "misc", "common"} & set(names)
 
 

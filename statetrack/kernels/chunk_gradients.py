@@ -1,0 +1,241 @@
+"""Third stage of the backward pass: from the gradients of the states and of v to those of the other inputs.
+
+With r = T y, T = (I + M Diag(beta))^-1 and w = Diag(beta) r: the gradient of M is -dy wᵀ below the diagonal, so the
+inverse needs no gradient of its own, and dy is the gradient of v. The row products that the norms' and betas' gradients
+need are products of rows over V: <k, dk> = 2 <dy, r> - <dy, v>, <q, dq> = <do, o>, beta dbeta = <dy, r>.
+
+Keys and queries appear as D_i k_i on the left of a product and as k_j/D_j on its right. The gradient of log|D| is
+x dx of the left appearances minus x dx of the right ones; the gradient of a gate is its sum over the later rows of the
+chunk, in which every pair of two later rows must cancel. It does so to the last bit of float32, because the same
+rounded operands stand in both products.
+
+Main definitions: `gradient_kernel`.
+
+References: CKDA, chunkwise form.
+"""
+# Triton is untyped.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .chunk_tiles import (
+    chunk_gates,
+    column_gates,
+    factor_rows,
+    gate_slope,
+    last_of,
+    load_columns,
+    load_raw,
+    load_tile,
+    negate_where,
+    pick_packed,
+    pick_row,
+    place,
+    store_columns,
+)
+
+
+@triton.jit
+def pair_gradients(dM, dQ, k, g, q, gq, rows, C: tl.constexpr):
+    """What goes through M and Q: the gradients of queries and keys, and those of log|D| at queries and at keys."""
+    left = k * 0.0
+    dq = q * 0.0
+    right = k * 0.0
+    for j in range(C):
+        depth = pick_packed(g, rows, j)
+        kj = negate_where(pick_row(k, rows, j), depth)[None, :]
+        over = negate_where(tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(g), 0.0)), g)
+        over_q = negate_where(tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(gq), 0.0)), gq)
+        a = tl.sum(tl.where(rows[None, :] == j, dM, 0.0), 1)[:, None]
+        c = tl.sum(tl.where(rows[None, :] == j, dQ, 0.0), 1)[:, None]
+        left += a * over * kj
+        dq += c * over_q * kj
+        column = tl.sum(a * over * k, 0) + tl.sum(c * over_q * q, 0)
+        right = tl.where(rows[:, None] == j, negate_where(column, depth)[None, :], right)
+    return dq, left + right, q * dq, k * (left - right)
+
+
+@triton.jit
+def anchored_gradients(dM, dQ, dMt, dQt, k, g, q, gq, middle, DT: tl.constexpr, PRECISION: tl.constexpr):
+    """The same as `pair_gradients`, with the exponents of left and right factors anchored at `middle`."""
+    fall_k = negate_where(tl.exp2(middle[None, :] - tl.abs(g)), g)
+    rise_k = negate_where(tl.exp2(tl.abs(g) - middle[None, :]), g)
+    fall_q = negate_where(tl.exp2(middle[None, :] - tl.abs(gq)), gq)
+    up = (k * rise_k).to(DT)
+    down = (k * fall_k).to(DT)
+    asked = (q * fall_q).to(DT)
+    dq = tl.dot(dQ, up, input_precision=PRECISION)
+    right = tl.dot(dQt, asked, input_precision=PRECISION)
+    right = tl.dot(dMt, down, right, input_precision=PRECISION)
+    left = tl.dot(dM, up, input_precision=PRECISION)
+    dG = left * down.to(tl.float32) - right * up.to(tl.float32)
+    return dq * fall_q, left * fall_k + right * rise_k, dq * asked.to(tl.float32), dG
+
+
+@triton.jit
+def row_products(x, y, rows, R: tl.constexpr, PRECISION: tl.constexpr):
+    """<x_i, y_i> of every row, by a matrix product, so that the operands stay in their format."""
+    return tl.sum(tl.where(rows[:, None] == rows[None, :], tl.dot(x, tl.trans(y), input_precision=PRECISION), 0.0), 1)
+
+
+@triton.jit
+def matrix_gradients(
+    v, do, o, r, dy, tile, at, real, q_at, q_real, norm, bn, q_scale, head, HV, V: tl.constexpr, C: tl.constexpr,
+    CQ: tl.constexpr, BV: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The gradients of M and Q, in the format of operands, and the products of rows <dy, r>, <dy, v>, <do, o>.
+
+    Their transposes are products of their own, the same to the last bit: Triton 3.6 and 3.7.1 give wrong results for
+    the transpose of an accumulator as an operand in some configurations.
+    """
+    dM = tl.zeros((C, C), tl.float32)
+    dQ = tl.zeros((CQ, C), tl.float32)
+    dMt = tl.zeros((C, C), tl.float32)
+    dQt = tl.zeros((C, CQ), tl.float32)
+    over_v = tl.zeros((C,), tl.float32)
+    over_o = tl.zeros((CQ,), tl.float32)
+    for n in tl.static_range((V + BV - 1) // BV):
+        out = load_raw(do, q_at, q_real, head, HV, V, BV, n * BV).to(DT)
+        y = load_raw(dy, at, real, head, HV, V, BV, n * BV).to(DT)
+        left = load_tile(r, tile, C, V, BV, n * BV)
+        dM = tl.dot(y, tl.trans(left), dM, input_precision=PRECISION)
+        dQ = tl.dot(out, tl.trans(left), dQ, input_precision=PRECISION)
+        dMt = tl.dot(left, tl.trans(y), dMt, input_precision=PRECISION)
+        dQt = tl.dot(left, tl.trans(out), dQt, input_precision=PRECISION)
+        over_v += row_products(y, load_raw(v, at, real, head, HV, V, BV, n * BV).to(DT), tl.arange(0, C), C, PRECISION)
+        over_o += row_products(out, load_raw(o, q_at, q_real, head, HV, V, BV, n * BV).to(DT), q_at, CQ, PRECISION)
+    rows = tl.arange(0, C)
+    q_rows = q_at * (C // CQ) + C // CQ - 1
+    over_r = tl.sum(tl.where(rows[:, None] == rows[None, :], dM, 0.0), 1)
+    dM = tl.where(rows[:, None] > rows[None, :], dM * -norm[:, None] * bn[None, :], 0.0).to(DT)
+    dQ = tl.where(q_rows[:, None] >= rows[None, :], dQ * q_scale[:, None] * bn[None, :], 0.0).to(DT)
+    dMt = tl.where(rows[:, None] < rows[None, :], dMt * -norm[None, :] * bn[:, None], 0.0).to(DT)
+    dQt = tl.where(rows[:, None] <= q_rows[None, :], dQt * q_scale[None, :] * bn[:, None], 0.0).to(DT)
+    return dM, dQ, dMt, dQt, over_r, over_v, over_o
+
+
+@triton.jit
+def state_products(
+    TILED: tl.constexpr, x, state, tile, at, real, head, HV, cols, K: tl.constexpr, V: tl.constexpr,
+    C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """x Sᵀ over V, [C, BK], for rows x of a tensor, or of a tile where TILED."""
+    found = tl.zeros((C, BK), tl.float32)
+    for n in tl.static_range((V + BV - 1) // BV):
+        if TILED:
+            rows = load_tile(x, tile, C, V, BV, n * BV)
+        else:
+            rows = load_raw(x, at, real, head, HV, V, BV, n * BV).to(DT)
+        S = load_tile(state, tile, K, V, BV, n * BV, cols)
+        found = tl.dot(rows, tl.trans(S), found, input_precision=PRECISION)
+    return found
+
+
+@triton.jit
+def end_gradient(
+    h, dh, tile, cols, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr
+):
+    """sum_v S dS over the columns of the states before and after the chunk, [BK]."""
+    found = tl.zeros((BK,), tl.float32)
+    for n in tl.static_range((V + BV - 1) // BV):
+        before = load_tile(h, tile, K, V, BV, n * BV, cols)
+        found += row_products(before, load_tile(dh, tile, K, V, BV, n * BV, cols), tl.arange(0, BK), BK, PRECISION)
+    return found
+
+
+@triton.jit
+def gradient_kernel(
+    q, k, v, gate, a_log, dt_bias, norms, betas, q_scales, flags, h, r, o, do, dh, dy, dq, dk, dbeta, dgate,
+    table, ends, scale, lower, T, CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr,
+    N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+    WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
+    NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+):  # fmt: skip
+    """dq, dk, dbeta and dgate of BK channels of a chunk."""
+    part = tl.program_id(0)
+    head = tl.program_id(1)
+    chunk = tl.program_id(2)
+    tile = chunk.to(tl.int64) * HV + head
+    if (tl.load(flags + tile) == 0) == SAFE:
+        return
+    CQ: tl.constexpr = C // P
+    DT: tl.constexpr = h.dtype.element_ty
+    first, start, length = place(table, ends, chunk, T, CHUNKS, CQ, VARLEN)
+    at, tokens, real, factor = factor_rows(start, length, N, C, P)
+    q_at = tl.arange(0, CQ)
+    q_real = start + q_at < length
+    seen = first + start
+    q += seen * H * K
+    k += seen * N * H * K
+    dq += seen * HV * K
+    dk += seen * N * HV * K
+    v += seen * N * HV * V
+    dy += seen * N * HV * V
+    o += seen * HV * V
+    do += seen * HV * V
+    dbeta += seen * N * HV
+    if KIND > 0:
+        gate += seen * (N if EACH else 1) * HV * (K if WIDTH else 1)
+        dgate += seen * (N if EACH else 1) * HV * (K if WIDTH else (K + BK - 1) // BK)
+    key_head = head // (HV // H)
+    rows = tl.arange(0, C)
+    cols = part * BK + tl.arange(0, BK)
+    norm = tl.load(norms + tile * C + rows)
+    b = tl.load(betas + tile * C + rows)
+    q_scale = tl.load(q_scales + tile * CQ + tl.arange(0, CQ))
+    bn = b * norm
+    dM, dQ, dMt, dQt, over_r, over_v, over_o = matrix_gradients(
+        v, do, o, r, dy, tile, at, real, q_at, q_real, norm, bn, q_scale, head, HV, V, C, CQ, BV, DT, PRECISION
+    )
+    if part == 0:
+        tl.store(dbeta + at * HV + head, (over_r / b).to(dbeta.dtype.element_ty), mask=real)
+    g = tl.zeros((C, BK), tl.float32)
+    if KIND > 0:
+        g, _ = chunk_gates(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
+        )
+    gq = last_of(g, C, P)
+    end = pick_packed(g, rows, C - 1)
+    kr = load_columns(k, at, real, key_head, H, K, cols)
+    qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
+    if SAFE:
+        dqr, dkr, dGq, dG = pair_gradients(dM.to(tl.float32), dQ.to(tl.float32), kr, g, qr, gq, rows, C)
+    else:
+        dqr, dkr, dGq, dG = anchored_gradients(dM, dQ, dMt, dQt, kr, g, qr, gq, tl.abs(end) * 0.5, DT, PRECISION)
+    found = state_products(0, do, h, tile, q_at, q_real, head, HV, cols, K, V, CQ, BK, BV, DT, PRECISION)
+    found *= negate_where(tl.exp2(-tl.abs(gq)), gq) * q_scale[:, None]
+    dGq += qr * found
+    dqr += found
+    if NORM_Q:
+        dqr -= qr * (over_o * q_scale * q_scale / (scale * scale))[:, None]
+    store_columns(dq, dqr, q_at, q_real, head, HV, K, cols)
+    if P > 1:
+        dGq = tl.reshape(tl.where(tl.arange(0, P)[None, :, None] == P - 1, dGq[:, None, :], 0.0), (C, BK))
+    dG += dGq
+    found = state_products(0, dy, h, tile, at, real, head, HV, cols, K, V, C, BK, BV, DT, PRECISION)
+    found *= negate_where(tl.exp2(-tl.abs(g)), g) * norm[:, None]
+    dG -= kr * found
+    dkr -= found
+    found = state_products(1, r, dh, tile, at, real, head, HV, cols, K, V, C, BK, BV, DT, PRECISION)
+    found *= negate_where(negate_where(tl.exp2(tl.abs(g) - tl.abs(end)[None, :]), g), end[None, :]) * bn[:, None]
+    dkr += found
+    found *= kr
+    if NORM_K:
+        dkr -= kr * ((2.0 * over_r - over_v) * norm * norm)[:, None]
+    store_columns(dk, dkr, at, real, head, HV, K, cols)
+    if KIND > 0:
+        dend = end_gradient(h, dh, tile, cols, K, V, BK, BV, PRECISION) * negate_where(tl.exp2(-tl.abs(end)), end)
+        dG += tl.where(rows[:, None] == C - 1, (tl.sum(found, 0) + dend)[None, :], 0.0) - found
+        x, gated, rate = column_gates(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, cols, WIDTH, KIND, EACH, BIAS
+        )
+        dx = tl.cumsum(dG, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
+        if WIDTH:
+            store_columns(dgate, dx, at if EACH else tokens, gated, head, HV, K, cols)
+        else:
+            seat = dgate + ((at if EACH else tokens) * HV + head) * ((K + BK - 1) // BK) + part
+            tl.store(seat, tl.sum(tl.where((cols < K)[None, :], dx, 0.0), 1), mask=gated)

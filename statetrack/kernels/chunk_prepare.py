@@ -1,0 +1,161 @@
+"""First stage of the chunk kernels: all that a chunk needs and that does not depend on the state before it.
+
+With D_r = Diag(signed product of the gates up to row r), M_ij = <k_i, D_i/D_j k_j> over unit keys for i > j and
+T = (I + M Diag(beta))^-1, the residuals of a chunk are r = T (v - Diag(1/|k|) (D k) S), with w = Diag(beta/|k|) r its
+outputs are (scale/|q|) ((D q) S + Q w) with Q_ij = <q_i, D_i/D_j k_j>, and S <- D_C S + (D_C/D k)ᵀ w. Keys and queries
+stay raw in every product: no normalised key is ever rounded.
+
+D_i/D_j is a product of two factors anchored at half the depth of the chunk where every exponent fits (`SPAN`), so
+that M is one matrix product. A chunk where it does not (a reset, very strong decay) is flagged, and done again by the
+same kernel with SAFE, which takes the exponents of every pair of rows, all of them at most 0.
+
+Main definitions: `prepare_kernel`, `solve_kernel`, `pair_products`.
+
+References: CKDA, chunkwise form; DeltaProduct for several factors a token.
+"""
+# Triton is untyped.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .chunk_tiles import (
+    SPAN,
+    TINY,
+    chunk_gates,
+    factor_rows,
+    inverse,
+    inverse_norms,
+    last_of,
+    load_rows,
+    load_tile,
+    negate_where,
+    pick_packed,
+    pick_row,
+    place,
+    store_tile,
+)
+
+
+@triton.jit
+def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.constexpr):
+    """sum_k left_ik right_jk D_i/D_j over the rows j that are not after i, with every exponent at most 0."""
+    found = tl.zeros((left.shape[0], C), tl.float32)
+    for j in range(C):
+        depth = pick_packed(right_gates, rows, j)
+        fall = tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(left_gates), 0.0))
+        column = tl.sum(
+            negate_where(negate_where(left * fall, left_gates), depth[None, :]) * pick_row(right, rows, j), 1
+        )
+        found = tl.where((rows[None, :] == j) & (left_rows[:, None] >= j), column[:, None], found)
+    return found
+
+
+@triton.jit
+def prepare_kernel(
+    q, k, beta, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, norms, q_scales, flags, table, ends,
+    scale, lower, T, CHUNKS, H, HV, K: tl.constexpr,
+    N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr,
+    WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
+    NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+):  # fmt: skip
+    """D k, D_C/D k, D q and Q, all of raw keys and queries, M of unit keys, D_C, and the rows' 1/|k| and scale/|q|."""
+    head = tl.program_id(0)
+    chunk = tl.program_id(1)
+    tile = chunk.to(tl.int64) * HV + head
+    if SAFE:
+        if tl.load(flags + tile) == 0:
+            return
+    CQ: tl.constexpr = C // P
+    first, start, length = place(table, ends, chunk, T, CHUNKS, CQ, VARLEN)
+    at, tokens, real, factor = factor_rows(start, length, N, C, P)
+    seen = first + start
+    k += seen * N * H * K
+    q += seen * H * K
+    if KIND > 0:
+        gate += seen * (N if EACH else 1) * HV * (K if WIDTH else 1)
+    key_head = head // (HV // H)
+    rows = tl.arange(0, C)
+    q_at = tl.arange(0, CQ)
+    q_real = start + q_at < length
+    q_rows = q_at * P + P - 1
+    DT: tl.constexpr = kd.dtype.element_ty
+    M = tl.zeros((C, C), tl.float32)
+    Q = tl.zeros((CQ, C), tl.float32)
+    k_square = tl.zeros((C,), tl.float32)
+    q_square = tl.zeros((CQ,), tl.float32)
+    far = 0.0
+    for n in tl.static_range((K + BK - 1) // BK):
+        cols = n * BK + tl.arange(0, BK)
+        kr = load_rows(k, at, real, key_head, H, K, BK, n * BK).to(tl.float32)
+        qr = load_rows(q, q_at, q_real, key_head, H, K, BK, n * BK).to(tl.float32)
+        k_square += tl.sum(kr * kr, 1)
+        q_square += tl.sum(qr * qr, 1)
+        if KIND > 0:
+            g, deepest = chunk_gates(
+                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
+            )  # fmt: skip
+            far = tl.maximum(far, deepest)
+        else:
+            g = tl.zeros((C, BK), tl.float32)
+        gq = last_of(g, C, P)
+        end = pick_packed(g, rows, C - 1)
+        tl.store(decay + tile * K + cols, negate_where(tl.exp2(-tl.abs(end)), end), mask=cols < K)
+        if SAFE:
+            M += pair_products(kr, g, rows, kr, g, rows, C)
+            Q += pair_products(qr, gq, q_rows, kr, g, rows, C)
+            ks = negate_where(kr, g)
+            ahead = ks * tl.exp2(-tl.abs(g))
+            behind = ks * tl.exp2(tl.abs(g) - tl.abs(end)[None, :])
+            asked = negate_where(qr, gq) * tl.exp2(-tl.abs(gq))
+        else:
+            middle = tl.abs(end) * 0.5
+            far = tl.maximum(far, tl.max(middle, 0) / SPAN)
+            rise = middle[None, :] - tl.abs(g)
+            ahead = negate_where(kr * tl.exp2(rise), g)
+            behind = negate_where(kr * tl.exp2(-rise), g)
+            asked = negate_where(qr * tl.exp2(middle[None, :] - tl.abs(gq)), gq)
+            right = tl.trans(behind.to(DT))
+            M = tl.dot(ahead.to(DT), right, M, input_precision=PRECISION)
+            Q = tl.dot(asked.to(DT), right, Q, input_precision=PRECISION)
+            ahead *= tl.exp2(-middle)[None, :]
+            behind *= tl.exp2(-middle)[None, :]
+            asked *= tl.exp2(-middle)[None, :]
+        store_tile(kd, ahead, tile, C, K, BK, n * BK)
+        store_tile(kt, negate_where(behind, end[None, :]), tile, C, K, BK, n * BK)
+        store_tile(qt, asked, tile, CQ, K, BK, n * BK)
+    if not SAFE:
+        tl.store(flags + tile, (far > 1.0).to(tl.int32))
+    norm = inverse_norms(k_square, NORM_K)
+    tl.store(norms + tile * C + rows, norm)
+    tl.store(q_scales + tile * CQ + tl.arange(0, CQ), inverse_norms(q_square, NORM_Q) * scale)
+    store_tile(aqk, tl.where(q_rows[:, None] >= rows[None, :], Q, 0.0), tile, CQ, C, C)
+    M = tl.where(rows[:, None] > rows[None, :], M * norm[:, None] * norm[None, :], 0.0)
+    store_tile(pairs, M, tile, C, C, C)
+
+
+@triton.jit
+def solve_kernel(
+    pairs, beta, tinv, betas, table, ends, T, CHUNKS, HV, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
+    VARLEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """(I + M Diag(beta))^-1 of every chunk, and beta as it is used: 0 counts as TINY, so that it has a gradient."""
+    head = tl.program_id(0)
+    chunk = tl.program_id(1)
+    tile = chunk.to(tl.int64) * HV + head
+    first, start, length = place(table, ends, chunk, T, CHUNKS, C // P, VARLEN)
+    at, tokens, real, factor = factor_rows(start, length, N, C, P)
+    rows = tl.arange(0, C)
+    b = tl.load(beta + (first + start) * N * HV + at * HV + head, mask=real, other=0.0).to(tl.float32)
+    b = tl.where(b == 0.0, TINY, b)
+    tl.store(betas + tile * C + rows, b)
+    tl.debug_barrier()
+    A = load_tile(pairs, tile, C, C, C).to(tl.float32) * b[None, :]
+    blocks = tl.arange(0, C // 16)[:, None, None] * 16
+    across = blocks + tl.arange(0, 16)[None, None, :]
+    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(tl.float32)
+    near *= tl.load(betas + tile * C + across)
+    store_tile(tinv, inverse(A, near, C, PRECISION), tile, C, C, C)

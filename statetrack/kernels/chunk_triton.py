@@ -1,0 +1,376 @@
+"""The chunk kernels as one differentiable function: three launches forward, two or three more backward.
+
+A precision mode fixes the rounding points. `fast` with 16-bit inputs keeps intermediates in bfloat16 (float16 has not
+the range of anchored factors) and the state in float32; with float32 inputs it keeps float32 and multiplies in tf32.
+`tracking` keeps float32 and multiplies as three bfloat16 products; `exact` multiplies in float32.
+
+Main definitions: `ckda_chunk`, `Launch`, `launches`.
+
+References: CKDA, chunkwise form; the rounding points are measured in docs/kernels-log.md.
+"""
+# Triton is untyped.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .chunk_gradients import gradient_kernel
+from .chunk_prepare import prepare_kernel, solve_kernel
+from .chunk_states import backward_kernel, forward_kernel
+from .gates import Gate
+
+Precision = Literal["fast", "tracking", "exact"]
+# The pass over a sequence's chunks, forwards and backwards; `tilelang_states` has another.
+States = tuple[Callable[..., None], Callable[..., None]]
+_KINDS = {"none": 0, "alpha": 1, "signed": 2, "softplus": 3, "bounded": 4}
+_DOTS = {"fast": "tf32", "tracking": "bf16x3", "exact": "ieee"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk."""
+
+    chunk: int
+    prepare_channels: int
+    prepare_warps: int
+    solve_warps: int
+    state_columns: int
+    state_warps: int
+    state_stages: int
+    gradient_channels: int
+    gradient_columns: int
+    gradient_warps: int
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The sizes and switches of one call, and where its chunks lie."""
+
+    batch: int
+    time: int
+    heads: int
+    value_heads: int
+    K: int
+    V: int
+    factors: int
+    kind: int
+    each: bool
+    wide: bool
+    normalize_keys: bool
+    normalize_queries: bool
+    scale: float
+    lower: float
+    precision: Precision
+    launch: Launch
+    sequences: int
+    chunks: int
+    table: Tensor | None
+    bounds: Tensor | None
+    ends: Tensor | None
+    states: States
+    train: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows a token: the least power of two that is `factors` or more."""
+        return 1 << (self.factors - 1).bit_length()
+
+    @property
+    def chunks_each(self) -> int:
+        return -(-self.time * self.rows // self.launch.chunk)
+
+    def common(self, exclude: str = "") -> dict[str, Any]:
+        sizes = {
+            "K": self.K, "V": self.V, "N": self.factors, "P": self.rows, "C": self.launch.chunk,
+            "VARLEN": self.table is not None, "PRECISION": _DOTS[self.precision],
+        }  # fmt: skip
+        return {name: size for name, size in sizes.items() if name != exclude}
+
+    def switches(self) -> dict[str, Any]:
+        return {
+            "WIDTH": self.wide, "KIND": self.kind, "EACH": self.each,
+            "NORM_K": self.normalize_keys, "NORM_Q": self.normalize_queries,
+        }  # fmt: skip
+
+
+def _block(size: int) -> int:
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def launches(K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128) -> list[Launch]:
+    """The settings a call may run with, the preferred one first.
+
+    Args:
+        half: whether the inputs have 16 bits.
+        programs: sequences times value heads; few of them leave processors idle unless the state's columns are split.
+    """
+    rows = 1 << (factors - 1).bit_length()
+    light = precision == "fast" and half
+    wide = max(_block(K), _block(V)) > 128
+    chunk = max(64 if light else 32, 16 * rows)
+    columns, stages = (64, 2) if programs >= 128 else (32, 3) if programs > 16 else (16, 3)
+    if not light or wide:
+        columns, stages = min(columns, 32), 1
+    first = Launch(
+        chunk=chunk,
+        prepare_channels=min(_block(K), 128 if light else 64),
+        prepare_warps=8 if _block(K) >= 64 else 4,
+        solve_warps=2,
+        state_columns=min(_block(V), columns),
+        state_warps=4,
+        state_stages=stages,
+        gradient_channels=min(_block(K), 32),
+        gradient_columns=min(_block(V), 128 if light else 32),
+        gradient_warps=4,
+    )
+    others = [
+        replace(first, prepare_warps=12 - first.prepare_warps),
+        replace(first, prepare_channels=min(_block(K), 64)),
+        replace(first, solve_warps=4),
+        replace(first, state_columns=min(_block(V), 16), state_stages=1),
+        replace(first, state_warps=8, state_stages=1),
+        replace(first, gradient_channels=min(_block(K), 64), gradient_warps=8),
+        replace(first, gradient_columns=min(_block(V), 64)),
+    ]
+    return list(dict.fromkeys([first, *others]))
+
+
+def ckda_chunk(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    beta: Tensor,
+    gate: Gate,
+    *,
+    scale: float,
+    factors: int = 1,
+    normalize_keys: bool = True,
+    normalize_queries: bool = True,
+    initial_state: Tensor | None = None,
+    output_final_state: bool = False,
+    cu_seqlens: Tensor | None = None,
+    precision: Precision = "fast",
+    launch: Launch | None = None,
+    states: States | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """o [B, T, HV, V] in the type of v and the last state [N, HV, K, V] in float32 (None unless asked for).
+
+    Shapes: q [B, T, H, K]; k [B, T n, H, K], v [B, T n, HV, V], beta [B, T n, HV] with the n `factors` of a token in
+    a row; gate values [B, T, HV, K], or [B, T n, HV, K] for a gate before each factor, or with a last dimension of 1.
+
+    Differentiable in q, k, v, beta, the gate's tensors and the initial state; the gradient of alpha is
+    that of log|alpha| over alpha, so at an exact reset it is 0.
+    """
+    batch, time, heads, K = q.shape
+    value_heads, V = v.shape[2:]
+    values = gate.values
+    sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
+    if launch is None:
+        half = q.dtype in (torch.bfloat16, torch.float16)
+        launch = launches(K, V, factors, precision, half, sequences * value_heads)[0]
+    rows = 1 << (factors - 1).bit_length()
+    table, bounds, ends, chunks = _chunks(cu_seqlens, batch, time, launch.chunk // rows, q.device)
+    a_log = gate.a_log
+    if a_log is None and gate.kind in ("softplus", "bounded"):
+        a_log = torch.zeros(value_heads, device=q.device)
+    inputs = (q, k, v, beta, values, a_log, gate.dt_bias, initial_state)
+    call = _Call(
+        batch, time, heads, value_heads, K, V, factors, _KINDS[gate.kind],
+        values is not None and factors > 1 and values.shape[1] == time * factors,
+        values is None or values.shape[-1] == K,
+        normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
+        table, bounds, ends,
+        states or (_forward_states, _backward_states),
+        torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs),
+    )  # fmt: skip
+    o, last = _Chunked.apply(*inputs, call, output_final_state)
+    return o, last if output_final_state else None
+
+
+def _chunks(
+    cu_seqlens: Tensor | None, batch: int, time: int, tokens: int, device: torch.device
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, int]:
+    """(sequence, chunk in it) of every chunk, every sequence's first chunk and first token, the number of chunks."""
+    if cu_seqlens is None:
+        return None, None, None, batch * -(-time // tokens)
+    lengths = cu_seqlens.cpu().diff()
+    counts = (lengths + tokens - 1) // tokens
+    bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    sequence = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    table = torch.stack([sequence, torch.arange(len(sequence)) - bounds[sequence]], 1)
+    return (
+        table.int().to(device),
+        bounds.int().to(device),
+        cu_seqlens.to(device, torch.int64).contiguous(),
+        int(bounds[-1]),
+    )
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, values: Tensor | None, a_log: Tensor | None,
+        dt_bias: Tensor | None, start: Tensor | None, call: _Call, final: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        train = call.train
+        tensors = [None if x is None else x.contiguous() for x in (q, k, v, beta, values, a_log, dt_bias, start)]
+        q, k, v, beta, values, a_log, dt_bias, start = tensors  # pyright: ignore[reportAssignmentType]
+        tile = (call.chunks, call.value_heads)
+        kept = _prepare(q, k, beta, values, a_log, dt_bias, call)
+        o = torch.empty(call.batch, call.time, call.value_heads, call.V, dtype=v.dtype, device=v.device)
+        h = kept["kd"].new_empty(*tile, call.K, call.V) if train else None
+        r = kept["kd"].new_empty(*tile, call.launch.chunk, call.V) if train else None
+        last = None
+        if final:
+            last = q.new_empty(call.sequences, call.value_heads, call.K, call.V, dtype=torch.float32)
+        call.states[0](call, kept, v, h, r, o, start, last)
+        if train:
+            ctx.call, ctx.with_last, ctx.names = call, final, tuple(kept)
+            ctx.save_for_backward(q, k, v, beta, values, a_log, dt_bias, start, h, r, o, *kept.values())
+        return o, last
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        do, dlast = gradients
+        q, k, v, beta, values, a_log, dt_bias, start, h, r, o, *rest = ctx.saved_tensors
+        kept, call = dict(zip(ctx.names, rest, strict=True)), ctx.call
+        do = torch.zeros_like(o) if do is None else do.contiguous()
+        dh = torch.empty_like(h)
+        dy = torch.empty_like(v, dtype=h.dtype if h.dtype == torch.float32 else v.dtype)
+        dstart = None if start is None else torch.empty_like(start)
+        ds1 = dlast.contiguous() if ctx.with_last and dlast is not None else None
+        call.states[1](call, kept, do, dh, dy, ds1, dstart)
+        dq, dk, dbeta, dvalues = _gradients(q, k, v, beta, values, a_log, dt_bias, kept, h, r, o, do, dh, dy, call)
+        da_log, ddt_bias = _gate_parameters(values, a_log, dt_bias, dvalues, call)
+        return dq, dk, dy.to(v.dtype), dbeta, dvalues, da_log, ddt_bias, dstart, None, None
+
+
+_PASSED = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay")
+
+
+def _state_grid(call: _Call) -> tuple[int, int, int]:
+    return -(-call.V // call.launch.state_columns), call.value_heads, call.sequences
+
+
+def _forward_states(
+    call: _Call, kept: dict[str, Tensor], v: Tensor, h: Tensor | None, r: Tensor | None, o: Tensor,
+    start: Tensor | None, last: Tensor | None,
+) -> None:  # fmt: skip
+    """Fills o [B, T, HV, V], and where they are given h [chunks, HV, K, V], r [chunks, HV, C, V] and `last`."""
+    forward_kernel[_state_grid(call)](
+        *(kept[n] for n in _PASSED), v, h, r, o, start, last, call.bounds, call.ends, call.time, call.chunks_each,
+        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=start is not None,
+        FINAL=last is not None, TRAIN=h is not None, STAGES=call.launch.state_stages,
+        num_warps=call.launch.state_warps,
+    )  # fmt: skip
+
+
+def _backward_states(
+    call: _Call, kept: dict[str, Tensor], do: Tensor, dh: Tensor, dy: Tensor, dlast: Tensor | None,
+    dstart: Tensor | None,
+) -> None:  # fmt: skip
+    """Fills dh [chunks, HV, K, V], dy in the shape of v, and `dstart` where it is given."""
+    backward_kernel[_state_grid(call)](
+        *(kept[n] for n in _PASSED), do, dh, dy, dlast, dstart, call.bounds, call.ends, call.time, call.chunks_each,
+        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=dstart is not None,
+        FINAL=dlast is not None, STAGES=call.launch.state_stages, num_warps=call.launch.state_warps,
+    )  # fmt: skip
+
+
+def _prepare(
+    q: Tensor, k: Tensor, beta: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None,
+    call: _Call,
+) -> dict[str, Tensor]:  # fmt: skip
+    C, rows = call.launch.chunk, call.rows
+    half = q.dtype in (torch.bfloat16, torch.float16) and call.precision == "fast"
+    tile = (call.chunks, call.value_heads)
+
+    def new(*shape: int, dtype: torch.dtype = torch.bfloat16 if half else torch.float32) -> Tensor:
+        return torch.empty(*tile, *shape, dtype=dtype, device=q.device)
+
+    kept = {
+        "kd": new(C, call.K),
+        "kt": new(C, call.K),
+        "qt": new(C // rows, call.K),
+        "aqk": new(C // rows, C),
+        "tinv": new(C, C),
+        "norms": new(C, dtype=torch.float32),
+        "betas": new(C, dtype=torch.float32),
+        "q_scales": new(C // rows, dtype=torch.float32),
+        "decay": new(call.K, dtype=torch.float32),
+        "flags": new(dtype=torch.int32),
+    }
+    pairs = new(C, C, dtype=torch.float16 if half else torch.float32)
+    grid = (call.value_heads, call.chunks)
+    for safe in (False, True) if call.kind else (False,):
+        prepare_kernel[grid](
+            q, k, beta, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
+            *(kept[n] for n in ("decay", "norms", "q_scales", "flags")), call.table, call.ends, call.scale, call.lower,
+            call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"), **call.switches(),
+            BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe,
+            num_warps=call.launch.prepare_warps,
+        )  # fmt: skip
+    solve_kernel[grid](
+        pairs, beta, kept["tinv"], kept["betas"], call.table, call.ends, call.time, call.chunks_each, call.value_heads,
+        N=call.factors, P=rows, C=C, VARLEN=call.table is not None, PRECISION=_DOTS[call.precision],
+        num_warps=call.launch.solve_warps,
+    )  # fmt: skip
+    return kept
+
+
+def _gradients(
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, values: Tensor | None, a_log: Tensor | None,
+    dt_bias: Tensor | None, kept: dict[str, Tensor], h: Tensor, r: Tensor, o: Tensor, do: Tensor, dh: Tensor,
+    dy: Tensor, call: _Call,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
+    group = call.value_heads // call.heads
+    dq = q.new_empty(*q.shape[:2], call.value_heads, call.K, dtype=q.dtype if group == 1 else torch.float32)
+    dk = k.new_empty(*k.shape[:2], call.value_heads, call.K, dtype=k.dtype if group == 1 else torch.float32)
+    dbeta = torch.empty_like(beta)
+    BK = call.launch.gradient_channels
+    parts = -(-call.K // BK)
+    dvalues = None
+    if values is not None:
+        dvalues = (
+            torch.empty_like(values) if call.wide else values.new_empty(*values.shape[:3], parts, dtype=torch.float32)
+        )
+    for safe in (False, True) if call.kind else (False,):
+        gradient_kernel[(parts, call.value_heads, call.chunks)](
+            q, k, v, values, a_log, dt_bias, *(kept[n] for n in ("norms", "betas", "q_scales", "flags")), h, r, o, do,
+            dh, dy, dq, dk, dbeta, dvalues, call.table, call.ends, call.scale, call.lower, call.time, call.chunks_each,
+            call.heads, call.value_heads, **call.common(), **call.switches(), BK=BK, BIAS=dt_bias is not None,
+            BV=call.launch.gradient_columns, SAFE=safe, num_warps=call.launch.gradient_warps,
+        )  # fmt: skip
+    if group > 1:
+        dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
+        dk = dk.unflatten(2, (call.heads, group)).sum(3).to(k.dtype)
+    if values is not None and dvalues is not None and not call.wide:
+        dvalues = dvalues.sum(3, keepdim=True).to(values.dtype)
+    return dq, dk, dbeta, dvalues
+
+
+def _gate_parameters(
+    values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None, dvalues: Tensor | None, call: _Call
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of exp(a_log) and of the bias, from that of the pre-activations."""
+    if values is None or dvalues is None:
+        return None, None
+    if a_log is None and dt_bias is None:
+        return None, None
+    dx = dvalues.float()
+    ddt_bias = None if dt_bias is None else dx.sum((0, 1)).to(dt_bias.dtype)
+    if a_log is None:
+        return None, ddt_bias
+    x = values.float() + (0.0 if dt_bias is None else dt_bias.float())
+    if call.kind == _KINDS["softplus"]:
+        slope = torch.nn.functional.softplus(x) / torch.sigmoid(x)
+    else:
+        slope = x
+    return (dx * slope).sum((0, 1, 3)).to(a_log.dtype), ddt_bias
