@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from statetrack.constructions import trackers
 from statetrack.constructions.certificate import certify, digest_of
 from statetrack.constructions.compiler import Compiled, compile_source
+from statetrack.constructions.margins import margin
 from statetrack.constructions.program import Factor, Head, Layer, Lookup, Program, rank_one
 from statetrack.constructions.reading import automaton_of, program_of, target_of
 from statetrack.constructions.source import resolve
@@ -166,11 +169,23 @@ def test_a_changed_edge_is_refused_or_makes_another_true_claim(dfa: Dfa, data: s
 
 def test_margins_are_exact_and_the_claimed_bound_is_below() -> None:
     made = compile_source("Z3", "ckda")
-    (margin,) = made.certificate.margins[0]
-    assert margin is not None
-    assert margin.squared == 3
-    assert margin.bound**2 <= 3 < (margin.bound + 1) ** 2
-    assert margin.unit == pytest.approx(3**0.5)
+    (found,) = made.certificate.margins[0]
+    assert found is not None
+    assert found.squared == 3
+    step = Fraction(1, 10**15)
+    assert found.bound**2 <= 3 < (found.bound + step) ** 2
+    assert (found.bound / step).denominator == 1
+    assert found.unit == pytest.approx(3**0.5)
+
+
+@pytest.mark.parametrize("exponent", [0, 14, 15, 16, 29, 40])
+def test_a_margin_of_any_size_has_a_bound_that_is_at_least_half_of_it(exponent: int) -> None:
+    field, distance = rationals(), Fraction(7, 3 * 10**exponent)
+    readouts = [(field(0),), (field(distance),)]
+    found = margin(readouts, np.array([[0.0], [float(distance)]]), np.array([0, 1], dtype=np.int32), 1.0)
+    assert found is not None
+    assert found.squared == field(distance**2)
+    assert distance / 2 < found.bound <= distance
 
 
 @pytest.mark.parametrize(

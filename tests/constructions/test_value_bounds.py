@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 
 import pytest
 from hypothesis import given
@@ -93,6 +93,34 @@ def test_doubles_do_not_keep_the_bound_of_a_finer_format() -> None:
     assert any(
         error > bound for error, bound in zip(errors("cancels", "ckda-wide", word, "float64"), finer, strict=True)
     )
+
+
+def rounded_up(wfa: Wfa, word: Sequence[str], u: Fraction) -> list[Fraction]:
+    """Readouts of numbers that are not negative, if each number stored, product, sum and state grows by the part u."""
+    up = 1 + u
+
+    def product(row: Sequence[Fraction], state: Sequence[Fraction]) -> Fraction:
+        return reduce(lambda total, x: (total + x) * up, [x * up * y * up for x, y in zip(row, state, strict=True)])
+
+    state, found = [x * up for x in wfa.initial], list[Fraction]()
+    for symbol in word:
+        state = [product(row, state) * up for row in wfa.matrices[wfa.alphabet.index(symbol)]]
+        found.append(product(wfa.final, state))
+    return found
+
+
+@pytest.mark.parametrize(("bits", "length"), [(53, 1), (53, 24), (24, 24), (8, 24), (8, 200)])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_any_matrix_is_bounded_if_all_roundings_go_the_same_way(size: int, bits: int, length: int) -> None:
+    draw = random.Random(size)
+    a, b = ([[Fraction(draw.randint(1, 9), 8**i) for _ in range(size)] for i in range(size)] for _ in "ab")
+    wfa = automaton([1] * size, a, b, [1] * size)
+    word = draw.choices("ab", k=length)
+    bounds = value_bounds(compile_source(wfa, "unconstrained").program, word, round_off=2.0**-bits)
+    off = [x - y for x, y in zip(rounded_up(wfa, word, Fraction(1, 2**bits)), wfa.run(word), strict=True)]
+    assert all(0 < x <= bound for x, bound in zip(off, bounds, strict=True))
+    if bits > 8:
+        assert all(bound < 2 * x for x, bound in zip(off, bounds, strict=True))
 
 
 def test_a_bound_is_proportional_to_the_unit_of_the_format() -> None:
