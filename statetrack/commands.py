@@ -6,12 +6,16 @@ Main definitions: `verify`, `figure`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from statetrack.errors import InvalidInput
 from statetrack.printing import progress_line, say_rows
+
+if TYPE_CHECKING:
+    from statetrack.proofs_check.runner import Verdicts
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON list instead of a table.")]
 
@@ -54,9 +58,7 @@ def verify(
     ]
     say_rows(rows, as_json)
     if html is not None:
-        from statetrack.proofs_check.report import write_report
-
-        write_report(found, html, controls=runner.verify(wanted, budget=budget, seed=seed, controls=True, jobs=jobs))
+        _write_report(html, found, runner.verify(wanted, budget=budget, seed=seed, controls=True, jobs=jobs))
     if any((v.verdict != "refuted") if controls else (v.verdict in ("refuted", "error")) for v in found):
         raise typer.Exit(1)
 
@@ -92,3 +94,13 @@ def figure(
             if update is not None:
                 update(done)
     say_rows(rows, as_json)
+
+
+def _write_report(folder: Path, found: Verdicts, controls: Verdicts) -> None:
+    """The report, with the pictures that its claims name."""
+    from statetrack.figures.gallery import pictures_of
+    from statetrack.proofs_check.report import write_report
+
+    with TemporaryDirectory() as drawn:
+        pictures = pictures_of((verdict.id for verdict in found), Path(drawn))
+        write_report(found, folder, controls=controls, figures=pictures)

@@ -1,7 +1,7 @@
 """Where the axes of the cube and of the icosahedron lie, and what the quaternion tracker reaches.
 
 An axis is drawn by stereographic projection of the half sphere: (x, y, z) with z >= 0 goes to (x, y)/(1 + z). Planes
-through the centre become arcs; the plane z = 0 is the rim.
+through the centre become arcs; the plane z = 0 is the rim, where both ends of an axis are drawn.
 
 Main definitions: `draw_cube`, `draw_icosahedron`, `draw_quaternions`.
 
@@ -139,10 +139,14 @@ def _sphere(plot: Any) -> None:
 
 
 def _points(plot: Any, axes: dict[int, Floats]) -> None:
+    """Axes by order. One in the rim is drawn at both ends; one of two orders is a mark on a larger, white one."""
     for i, (n, points) in enumerate(axes.items()):
         place = _project(points)
-        style = {"color": COLOURS[i], "markeredgecolor": "black", "markersize": 8, "linestyle": "", "zorder": 3}
-        plot.plot(*place.T, MARKERS[i], label=f"order {n}: {len(points)} axes", **style)
+        rim = place[np.abs(points[:, 2]) < 1e-9]
+        below = n == 2 and 4 in axes
+        style = {"markersize": 11 if below else 7, "linestyle": "", "zorder": 3 + i, "markeredgecolor": "black"}
+        style["color"] = "white" if below else COLOURS[i]
+        plot.plot(*np.concatenate([place, -rim]).T, MARKERS[i], label=f"order {n}: {len(points)} axes", **style)
     plot.legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=3, frameon=False, fontsize=8)
 
 

@@ -1,17 +1,19 @@
 """All pictures by name.
 
-Main definitions: `FIGURES`, `draw`.
+Main definitions: `FIGURES`, `draw`, `pictures_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from statetrack.constructions.weights import Weights
 from statetrack.errors import InvalidFile, InvalidInput
+from statetrack.proofs_check.report import Picture
+from statetrack.proofs_check.runner import claims
 
-from . import axes, programs, spectra
+from . import axes, cascades, programs, spectra
 
 KINDS = ("svg", "pdf", "png")
 FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -19,8 +21,11 @@ FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cube": ("the axes of the turned cube and the coordinate planes", axes.draw_cube),
     "icosahedron": ("the icosahedron's 16 axes, and why no plane holds five", axes.draw_icosahedron),
     "quaternions": ("what the quaternion tracker of A5 reaches", axes.draw_quaternions),
+    "cascade": ("a cascade as a tree: what its components read and do", cascades.draw_example),
     "clock": ("a clock's states and readouts", programs.draw_clock),
 }
+# As PNG: thousands of points as SVG are megabytes.
+_DENSE = ("spectra", "regions")
 # Pictures of a weights file.
 OF_FILES: dict[str, tuple[str, Callable[[Path, Weights], None]]] = {
     "spectrum": ("eigenvalues of the transitions in a weights file", programs.draw_spectrum),
@@ -46,3 +51,21 @@ def draw(name: str, folder: Path, kinds: Sequence[str], weights: Weights | None 
         else:
             FIGURES[name][1](path)
     return paths
+
+
+def pictures_of(ids: Iterable[str], folder: Path) -> dict[str, Picture]:
+    """The pictures that claims name, drawn into the folder: for each id of a claim with one, its file and caption."""
+    known, found = claims(), dict[str, Picture]()
+    drawn: dict[str, Path] = {}
+    for name in ids:
+        wanted = known[name].figure
+        if wanted is None:
+            continue
+        if wanted not in drawn:
+            (drawn[wanted],) = draw(wanted, folder, ["png" if wanted in _DENSE else "svg"])
+        found[name] = Picture(drawn[wanted], _sentence(FIGURES[wanted][0]))
+    return found
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:].rstrip(".") + "."

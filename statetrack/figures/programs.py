@@ -56,9 +56,12 @@ def draw_spectrum(path: Path, weights: Weights) -> None:
     plot.plot(np.cos(angles), np.sin(angles), color="#999999", linewidth=0.8)
     for i, (name, values) in enumerate(found.items()):
         points = np.unique(np.round(np.array(values), 6))
-        style = {"color": COLOURS[i % len(COLOURS)], "markersize": 5, "linestyle": "", "markeredgecolor": "black"}
+        # Later layers have smaller marks, so that an eigenvalue of several layers shows all of them.
+        size = 5 + 3.5 * min(len(found) - 1 - i, 4)
+        style = {"color": COLOURS[i % len(COLOURS)], "markersize": size, "linestyle": "", "markeredgecolor": "black"}
         plot.plot(points.real, points.imag, MARKERS[i % len(MARKERS)], markeredgewidth=0.4, label=name, **style)
     plot.set_aspect("equal")
+    plot.locator_params(nbins=5)
     plot.set_xlabel("real part")
     plot.set_ylabel("imaginary part")
     if len(found) <= 8:

@@ -3,7 +3,7 @@
 Okabe and Ito's colours are ordered so that neighbours differ in lightness; every series has a marker or a dash of its
 own as well, so that no picture needs colour. Figures are made without pyplot: no global state, no window.
 
-Main definitions: `COLOURS`, `MARKERS`, `DASHES`, `canvas`, `panels`, `save`, `LEGEND`.
+Main definitions: `COLOURS`, `MARKERS`, `DASHES`, `canvas`, `panels`, `save`, `svg_text`, `LEGEND`.
 
 References: Okabe and Ito, *Color Universal Design*, 2008.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,26 @@ def save(figure: Figure, path: Path, data: Mapping[str, Any]) -> None:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise InvalidInput(f"picture {path}: know {', '.join('.' + f for f in FORMATS)}")
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     try:
-        with _styled():
-            # Cut to what is drawn: titles and legends beside a plot without axes would be clipped otherwise.
-            size: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.06}
-            figure.savefig(str(path), metadata=dates[kind], **size)  # pyright: ignore[reportUnknownMemberType]
+        _write(figure, str(path), kind)
         path.with_suffix(".json").write_text(json.dumps(dict(data)) + "\n", encoding="utf-8")
     except OSError as error:
         raise InvalidFile(str(path), f"cannot be written ({error.strerror})", "give a path in a folder") from None
+
+
+def svg_text(figure: Figure) -> str:
+    """The picture as an SVG element, without what stands before it in a file."""
+    text = StringIO()
+    _write(figure, text, "svg")
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _write(figure: Figure, place: Any, kind: str) -> None:
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    # Cut to what is drawn: titles and legends beside a plot without axes would be clipped otherwise.
+    size: dict[str, Any] = {"dpi": 200, "bbox_inches": "tight", "pad_inches": 0.06}
+    with _styled():
+        figure.savefig(place, format=kind, metadata=dates[kind], **size)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _styled() -> Any:

@@ -142,6 +142,7 @@ def _frame(turned: bool) -> Matrix:
     kinds="X CL K",
     control={"turned": False},
     proves=True,
+    figure="cube",
 )
 def tetrahedron(t: Trial, turned: bool = True) -> None:
     """All 12 rotations, and a certificate; in the standard position the 8 of order three fail."""
@@ -155,6 +156,7 @@ def tetrahedron(t: Trial, turned: bool = True) -> None:
     kinds="X CL K",
     control={"turned": False},
     proves=True,
+    figure="cube",
 )
 def cube(t: Trial, turned: bool = True) -> None:
     """All 24 rotations, and a certificate; in the standard position only 16 are signed Householders."""
@@ -170,6 +172,7 @@ def cube(t: Trial, turned: bool = True) -> None:
     control={"count": 4},
     hypotheses=("axis criterion CKDA-prop-13",),
     proves=True,
+    figure="cube",
 )
 def frames(t: Trial, count: int = 3) -> None:
     """All frames whose coordinate planes hold the axes of order 3 and more, from pairs of planes through two axes."""
@@ -218,6 +221,7 @@ def signed_permutation_matrices(t: Trial, moved: int = 2) -> None:
     kinds="X CL K",
     control={"signs": (1, 1, 1, 1)},
     proves=True,
+    figure="quaternions",
 )
 def icosahedron(t: Trial, signs: tuple[int, ...] = (-1, 1, 1, 1)) -> None:
     """All 60 letters: (I - 2 a aᵀ) Diag(-1, 1, 1, 1) is x ↦ a x a; CKDA-quaternion-encoder then proves tracking.
@@ -247,6 +251,7 @@ def icosahedron(t: Trial, signs: tuple[int, ...] = (-1, 1, 1, 1)) -> None:
     kinds="E",
     control={"swapped": True},
     proves=True,
+    figure="quaternions",
 )
 def encoder(t: Trial, swapped: bool = False) -> None:
     """Two identities of quadratic forms (in p and in q), each at the points that determine one.
@@ -278,6 +283,7 @@ def _lift(name: str) -> Cayley:
     kinds="X",
     control={"opposite": False},
     proves=True,
+    figure="quaternions",
 )
 def quaternion_states(t: Trial, opposite: bool = True) -> None:
     """Pairs (P, Q) up to a common sign moved by P ← a P, Q ← Q a for all letters a; only then is X = L_P R_Q."""

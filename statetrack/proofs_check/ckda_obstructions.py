@@ -62,6 +62,7 @@ _QUADRATIC = [tuple(int(k in (i, j)) for k in range(4)) for i in range(4) for j 
     source="CKDA Prop. 13, App. C.1",
     kinds="X P",
     control={"half_turns": False},
+    figure="cube",
 )
 def axis_criterion(t: Trial, half_turns: bool = True) -> None:
     """All rotations of integer quaternions in a box, and of the solids, against all factorisations."""
@@ -92,6 +93,7 @@ def _rotation(p: tuple[int, ...]) -> Matrix:
     kinds="X",
     control={"twisted": True},
     proves=True,
+    figure="icosahedron",
 )
 def planes(t: Trial, twisted: bool = False) -> None:
     """All 45 planes, exactly over Q(√5); they are the axes of the 60 rotations."""
@@ -110,6 +112,7 @@ def planes(t: Trial, twisted: bool = False) -> None:
     kinds="X",
     control={"solid": 4},
     cited="finite subgroups of SO(3) are cyclic, dihedral or those of the solids",
+    figure="icosahedron",
 )
 def no_dimension_three(t: Trial, solid: int = 5) -> None:
     """Three planes hold at most 12 of 16 axes; no frame holds all; A5 is simple; the planner refuses."""
@@ -135,6 +138,7 @@ def no_dimension_three(t: Trial, solid: int = 5) -> None:
     kinds="X",
     control={"solid": 4},
     cited="irreducible real representations of A5: degrees 1, 3, 3, 4, 5; a head's signs keep a part of degree 3",
+    figure="icosahedron",
 )
 def no_realisation(t: Trial, solid: int = 5) -> None:
     """An element of order five has two non-real pairs in degree 4 (five points but one), in degree 5 (six points but

@@ -16,12 +16,7 @@ import numpy as np
 
 from statetrack.theory.arrays import Matrix, Vector, add, diagonal, dot, identity, matmul, outer, scale, transpose
 from statetrack.theory.fields import Element
-from statetrack.theory.householder import (
-    householder,
-    is_orthogonal,
-    signed_householder_of,
-    signed_householders,
-)
+from statetrack.theory.householder import householder, is_orthogonal, signed_householder_of, signed_householders
 from statetrack.theory.number_fields import RealCyclotomic
 from statetrack.theory.transition_spectra import (
     FAMILIES,
@@ -126,6 +121,7 @@ def scalar_gates(t: Trial, scalar: bool = True) -> None:
     source="CKDA Thm. 1, App. A.1",
     kinds="C P",
     control={"more": 1},
+    figure="signed-householder",
 )
 def orthogonal_is_signed(t: Trial, more: int = 0) -> None:
     """Orthogonal D + u vᵀ, also with D no sign matrix (two coordinates), recovered by the proof's formula and found by
@@ -216,6 +212,7 @@ def _arranged(frames: list[Matrix]) -> Matrix:
     kinds="P",
     control={"factors": 2},
     proves=True,
+    figure="spectra",
 )
 def one_pair(t: Trial, factors: int = 1) -> None:
     """f = det(x - A)/Π(x - α) = 1 + Σ w_a/(x - a) over the m distinct gates a ≠ 0 on the support, sign w_a = sign a:
@@ -257,6 +254,7 @@ def _times(factors: list[Polynomial]) -> Polynomial:
     kinds="P",
     control={"both": False},
     proves=True,
+    figure="window",
 )
 def both_signs(t: Trial, both: bool = True) -> None:
     """By the proof of CKDA-thm-8. Exact cases; the control asks for a pair wherever β > 1 and a gate is negative."""
@@ -276,6 +274,7 @@ def both_signs(t: Trial, both: bool = True) -> None:
     source="sharpens CKDA Thm. 8",
     kinds="N",
     control={"scale": 0.9},
+    figure="beta",
 )
 def pair_modulus(t: Trial, scale: float = 1.0) -> None:
     """Pairs of exact polynomials, their moduli from isolated roots in doubles to 1e-9."""
@@ -368,6 +367,7 @@ def _delta(state: Vector, k: Vector, beta: Element, gates: list[Element], value:
     kinds="C P",
     control={"beta_max": 1},
     proves=True,
+    figure="beta",
 )
 def inverse(t: Trial, beta_max: int = 2) -> None:
     """p(α_i) = β k_i² α_i Π(α_i - α_j), and n values fix a monic p. Rational sizes and cosines exactly; then random
@@ -431,6 +431,7 @@ def attainable(t: Trial, narrow: float = 0.0) -> None:
     source="CKDA Table 1, as far as spectra decide it",
     kinds="C P",
     control={"turning": ("CKDA", "DeltaProduct₂", "β-only")},
+    figure="spectra",
 )
 def table(t: Trial, turning: tuple[str, ...] = ("CKDA", "DeltaProduct₂")) -> None:
     """Cell by cell: a witness at an end of the ranges, or none among random exact cases: signs of the coefficients for

@@ -303,6 +303,7 @@ def sample(t: Trial, count: int) -> Iterator[Dfa]:
     source="Grazzi Thm. 5 (Krohn and Rhodes; Maler and Pnueli)",
     kinds="C CL P",
     control={"before": False},
+    figure="cascade",
 )
 def krohn_rhodes(t: Trial, before: bool = True) -> None:
     """Holes and holonomy on known and random automata: all equations in reach, so all lengths; aperiodic: resets only.

@@ -427,6 +427,7 @@ for _name, _gate, _draw, _goal in (
     kinds="P C CL",
     control={"beta_max": 2},
     hypotheses=("no: unrolled semantics with one finite datatype; yes: exact", "closed ranges"),
+    figure="spectra",
 )
 def table_kda(t: Trial, beta_max: int = 1) -> None:
     """1 - β v vᵀ is positive semidefinite for β <= 1; such a matrix times a real diagonal has real eigenvalues."""

@@ -306,6 +306,7 @@ def one_negative_value(t: Trial, allowed: tuple[int, int] = (-1, 1)) -> None:
     source="Grazzi et al., Prop. 1, item 3",
     kinds="P",
     control={"factors": 3},
+    figure="spectra",
 )
 def inside(t: Trial, factors: int = 2) -> None:
     """Exact: no eigenvalue but 1 on the circle, by gcd of p and its reversal; signs of p for the spectrum in [0, 1]."""

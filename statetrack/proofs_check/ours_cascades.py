@@ -79,6 +79,7 @@ def _left_over(holes: States) -> int:
     kinds="C X P",
     control={"outside": False},
     proves=True,
+    figure="cascade",
 )
 def holes(t: Trial, outside: bool = True) -> None:
     """All maps of up to 4 points and random ones of 5 (6), all component states, against the definition of holes.
@@ -109,6 +110,7 @@ def holes(t: Trial, outside: bool = True) -> None:
     source="docs/constructions.md (holonomy); Zeiger; Eilenberg",
     kinds="C P",
     control={"groups_too": True},
+    figure="cascade",
 )
 def holonomy(t: Trial, groups_too: bool = False) -> None:
     """Known and random automata, with and without components that keep their states; the control asks resets of all."""

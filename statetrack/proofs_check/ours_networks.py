@@ -75,6 +75,7 @@ def _clocks(t: Trial, goals: Sequence[str], lengths: Sequence[int], wrong_by: in
     kinds="CL",
     control={"wrong_by": 1},
     hypotheses=("P ≥ 1",),
+    figure="clock",
 )
 def rotating_clocks(t: Trial, wrong_by: int = 0) -> None:
     """For each P the closure of the clock against a counter, re-checked independently."""
@@ -177,6 +178,7 @@ def ring_buffer(t: Trial, slots: int = 4) -> None:
     kinds="C X CL K",
     control={"letters": 2},
     hypotheses=("every word of P letters takes at most P factors",),
+    figure="clock",
 )
 def block_lemma(t: Trial, letters: int = 1) -> None:
     """Two letters of S3, and an automaton that merges: all words of 5 (10) letters; the control answers late."""
@@ -330,6 +332,7 @@ def registers(t: Trial, shown: int = 2) -> None:
     source="docs/certificate.md (stacks); Krohn and Rhodes",
     kinds="C CL X K",
     control={"late": True},
+    figure="cascade",
 )
 def stacks(t: Trial, late: bool = False) -> None:
     """Known and random automata; the control compares with the automaton a letter late."""

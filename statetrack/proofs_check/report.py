@@ -3,7 +3,7 @@
 The site needs no server and no network: it opens from a folder. Its one script filters the index; without scripts
 everything but the filter is there.
 
-Main definitions: `write_report`.
+Main definitions: `write_report`, `Picture`, `cell`.
 
 References: `claim.py` for what a claim is, `runner.py` for verdicts, docs/certificate.md for certificates.
 """
@@ -56,12 +56,20 @@ class Attached:
     size: str
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A picture for a claim's page: its file, and what it shows in words."""
+
+    path: Path
+    caption: str
+
+
 def write_report(
     verdicts: Iterable[Verdict],
     folder: str | Path,
     *,
     controls: Iterable[Verdict] = (),
-    figures: Mapping[str, str | Path] | None = None,
+    figures: Mapping[str, Picture] | None = None,
 ) -> Path:
     """Write the site of some verdicts and return the path of its index; files of an earlier report are replaced.
 
@@ -69,37 +77,49 @@ def write_report(
         verdicts: one a claim, as `runner.verify` returns them.
         folder: made if it is not there.
         controls: verdicts of negative controls (`verify(controls=True)`), shown on their claims' pages.
-        figures: pictures by claim id; they are copied into the site.
+        figures: pictures by claim id; each file is copied into the site once.
 
     Raises:
         InvalidInput: a verdict or a figure of no claim, two verdicts of one, or a folder that holds something else.
     """
     found, known = tuple(verdicts), claims()
     broken = {verdict.id: verdict for verdict in controls}
-    pictures = {name: Path(path) for name, path in (figures or {}).items()}
+    pictures = figures or {}
     _refuse(found, known, [*broken, *pictures])
     root = Path(folder)
     _refuse_folder(root)
     for name in ("claims", "certificates", "figures"):
         shutil.rmtree(root / name, ignore_errors=True)
         (root / name).mkdir(parents=True)
-    pages = Environment(
+    pages, files = _templates(), _copied(pictures, root / "figures")
+    _write_index(pages, root, [(known[one.id], one, broken.get(one.id)) for one in found])
+    for i, verdict in enumerate(found):
+        facts = _facts(known[verdict.id], verdict, broken.get(verdict.id))
+        facts["before"] = found[i - 1].id if i else None
+        facts["next"] = found[i + 1].id if i + 1 < len(found) else None
+        facts["certificates"] = _attach(verdict, root / "certificates")
+        facts["figure"] = files.get(verdict.id)
+        facts["caption"] = pictures[verdict.id].caption if verdict.id in pictures else None
+        _write(root / "claims" / f"{verdict.id}.html", pages.get_template("claim.html").render(facts))
+    return root / "index.html"
+
+
+def cell(verdicts: Sequence[Verdict]) -> str:
+    """Some verdicts as HTML for a notebook: one with its evidence, several as a table."""
+    known = claims()
+    facts = {"rows": [(known.get(one.id), one) for one in verdicts], "meanings": MEANINGS, "kinds": KINDS}
+    facts |= {"counts": _counts(verdicts), "sizes": _sizes}
+    return _templates().get_template("cell.html").render(facts)
+
+
+def _templates() -> Environment:
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates", encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    _write_index(pages, root, [(known[one.id], one, broken.get(one.id)) for one in found])
-    for i, verdict in enumerate(found):
-        picture = pictures.get(verdict.id)
-        facts = _facts(known[verdict.id], verdict, broken.get(verdict.id))
-        facts["before"] = found[i - 1].id if i else None
-        facts["next"] = found[i + 1].id if i + 1 < len(found) else None
-        facts["certificates"] = _attach(verdict, root / "certificates")
-        facts["figure"] = None if picture is None else _copied(picture, verdict.id, root / "figures")
-        _write(root / "claims" / f"{verdict.id}.html", pages.get_template("claim.html").render(facts))
-    return root / "index.html"
 
 
 def _write_index(pages: Environment, root: Path, rows: Sequence[tuple[Claim, Verdict, Verdict | None]]) -> None:
@@ -193,10 +213,14 @@ def _attach(verdict: Verdict, folder: Path) -> list[Attached]:
     return found
 
 
-def _copied(picture: Path, name: str, folder: Path) -> str:
-    file = f"{name}{picture.suffix}"
-    shutil.copyfile(picture, folder / file)
-    return file
+def _copied(pictures: Mapping[str, Picture], folder: Path) -> dict[str, str]:
+    """Copy each picture once; returns the file's name by claim id, the name of the first claim that shows it."""
+    files: dict[Path, str] = {}
+    for name, picture in pictures.items():
+        if picture.path not in files:
+            files[picture.path] = f"{name}{picture.path.suffix}"
+            shutil.copyfile(picture.path, folder / files[picture.path])
+    return {name: files[picture.path] for name, picture in pictures.items()}
 
 
 def _counts(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Run claims and say what became of them.
 
-Main definitions: `Verdict`, `verify`, `select`, `control`.
+Main definitions: `Verdict`, `Verdicts`, `verify`, `select`, `control`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from statetrack.display import Shown
 from statetrack.errors import CertificateFailed, InvalidInput, OutOfRange
 
 from .checker import Refused as CheckerRefused
@@ -27,7 +28,7 @@ _REFUTATIONS = (Refuted, CertificateFailed, OutOfRange, CheckerRefused, Assertio
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """What a check found. `verdict`: proved, supported, cited-lemma-needed, refuted, or error (of the check itself).
 
     For a negative control `verdict` is "refuted" if the control did what it should.
@@ -43,6 +44,10 @@ class Verdict:
     seed: int = 0
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     certificates: tuple[Any, ...] = ()
+
+
+class Verdicts(Shown, tuple[Verdict, ...]):
+    """Verdicts in the order of the registry; a tuple that a notebook shows as a table."""
 
 
 def claims() -> dict[str, Claim]:
@@ -103,7 +108,7 @@ def verify(
     controls: bool = False,
     jobs: int = 1,
     progress: Callable[[int], None] | None = None,
-) -> tuple[Verdict, ...]:
+) -> Verdicts:
     """Verdicts of the claims that fit the patterns, in the order of the registry.
 
     Args:
@@ -124,7 +129,7 @@ def verify(
         found[verdict.id] = verdict
         if progress is not None:
             progress(done)
-    return tuple(found[name] for name in names)
+    return Verdicts(found[name] for name in names)
 
 
 def _verdicts(

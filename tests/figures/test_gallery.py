@@ -9,7 +9,8 @@ import pytest
 
 import statetrack as st
 from statetrack.errors import InvalidFile, InvalidInput
-from statetrack.figures.gallery import FIGURES, OF_FILES, draw
+from statetrack.figures.gallery import FIGURES, OF_FILES, draw, pictures_of
+from statetrack.proofs_check.runner import claims
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -53,3 +54,37 @@ def test_formats_and_folders_that_cannot_be_are_one_line(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidFile, match="cannot be made"):
         draw("clock", tmp_path / "file", ["svg"])
+
+
+def test_the_example_of_a_cascade_is_its_graph(tmp_path: Path) -> None:
+    draw("cascade", tmp_path, ["svg"])
+    data = json.loads((tmp_path / "cascade.json").read_text(encoding="utf-8"))
+    components = data["components"]
+    assert {one["kind"] for one in components} == {"resets", "both"}
+    assert max(one["layer"] for one in components) == 3
+    for i, j in data["reads"]:
+        assert components[i]["layer"] < components[j]["layer"]
+    text = (tmp_path / "cascade.svg").read_text(encoding="utf-8")
+    assert data["source"] in text
+    assert all(f">layer {n}</text>" in text for n in (1, 2, 3))
+
+
+def test_every_picture_that_a_claim_names_is_one_of_the_gallery() -> None:
+    named = {name: one.figure for name, one in claims().items() if one.figure is not None}
+    assert set(named.values()) == set(FIGURES)
+    assert named["CKDA-lemma-16"] == named["CKDA-A5-dimension-3"] == "icosahedron"
+    assert named["CKDA-thm-8"] == "spectra"
+    assert named["OURS-hole-cascade"] == "cascade"
+
+
+def test_claims_with_one_picture_share_its_file(tmp_path: Path) -> None:
+    found = pictures_of(["CKDA-lemma-16", "CKDA-A5-dimension-3", "OURS-hole-cascade", "ERRATA-M1"], tmp_path)
+    assert list(found) == ["CKDA-lemma-16", "CKDA-A5-dimension-3", "OURS-hole-cascade"]
+    assert found["CKDA-lemma-16"] == found["CKDA-A5-dimension-3"]
+    assert found["CKDA-lemma-16"].caption == "The icosahedron's 16 axes, and why no plane holds five."
+    assert found["OURS-hole-cascade"].path == tmp_path / "cascade.svg"
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"icosahedron.svg", "cascade.svg"}
+
+
+def test_pictures_of_thousands_of_points_are_pixels(tmp_path: Path) -> None:
+    assert pictures_of(["CKDA-thm-8"], tmp_path)["CKDA-thm-8"].path.name == "spectra.png"

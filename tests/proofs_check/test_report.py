@@ -9,14 +9,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import html5lib
 import pytest
+from matplotlib.image import imread  # pyright: ignore[reportUnknownVariableType]
 
 from statetrack.errors import InvalidInput
 from statetrack.proofs_check import networks
-from statetrack.proofs_check.report import write_report
+from statetrack.proofs_check.report import Picture, write_report
 from statetrack.proofs_check.runner import Verdict, verify
 
 NAMES = ("OURS-nilpotent-window", "OURS-single-factor", "ERRATA-M7", "CKDA-layers-compared")
@@ -39,9 +41,8 @@ def site(verdicts: tuple[Verdict, ...], tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("site")
     picture = folder / "picture.svg"
     picture.write_text(PICTURE)
-    index = write_report(
-        verdicts, folder / "report", controls=verify(NAMES[:3], controls=True), figures={NAMES[0]: picture}
-    )
+    shown = {NAMES[0]: Picture(picture, 'A "window" & <more>.'), NAMES[3]: Picture(picture, "The same again.")}
+    index = write_report(verdicts, folder / "report", controls=verify(NAMES[:3], controls=True), figures=shown)
     assert index == folder / "report" / "index.html"
     return index.parent
 
@@ -169,7 +170,10 @@ def test_a_page_shows_the_statement_the_check_its_evidence_and_its_control(site:
     assert "Verdict: refuted" in text
     assert "@claim" not in text
     assert (site / "figures" / "OURS-nilpotent-window.svg").read_text() == PICTURE
+    assert 'A "window" &amp; &lt;more&gt;.' in text.replace("&#34;", '"')
     other = (site / "claims" / "CKDA-layers-compared.html").read_text(encoding="utf-8")
+    assert 'src="../figures/OURS-nilpotent-window.svg" alt="Picture for CKDA-layers-compared: The same again."' in other
+    assert [path.name for path in (site / "figures").iterdir()] == ["OURS-nilpotent-window.svg"]
     assert "It was not run for this report" in other
     assert "largest number after 40 blocks" in (site / "claims" / "ERRATA-M7.html").read_text(encoding="utf-8")
 
@@ -204,7 +208,7 @@ def test_foreign_and_double_verdicts_and_files_in_the_way_are_refused(
         with pytest.raises(InvalidInput, match=r"no claim is called OURS-nothing|more than one verdict"):
             write_report(wrong, tmp_path / "site")
     with pytest.raises(InvalidInput, match=r"no claim is called \.\./x"):
-        write_report((), tmp_path / "site", figures={"../x": tmp_path})
+        write_report((), tmp_path / "site", figures={"../x": Picture(tmp_path, "x")})
     assert not (tmp_path / "site").exists()
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="is a file"):
@@ -214,14 +218,32 @@ def test_foreign_and_double_verdicts_and_files_in_the_way_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_browser_runs_the_filter_without_an_error(site: Path, tmp_path: Path) -> None:
+def browse(tmp_path: Path, page: Path, *what: str) -> subprocess.CompletedProcess[str]:
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"no browser here: needs one of {', '.join(BROWSERS)}")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--user-data-dir={tmp_path}"]
-    done = subprocess.run(
-        [browser, *flags, "--dump-dom", (site / "index.html").as_uri()], capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([browser, *flags, *what, page.as_uri()], capture_output=True, text=True, timeout=60)
+
+
+def test_a_browser_runs_the_filter_without_an_error(site: Path, tmp_path: Path) -> None:
+    done = browse(tmp_path, site / "index.html", "--dump-dom")
     assert "CONSOLE" not in done.stderr
     assert re.search(r'<output id="shown"[^>]*>4 of 4 shown</output>', done.stdout)
     assert re.search(r'<form id="filter" role="search">', done.stdout)
+
+
+@pytest.mark.parametrize("page", ["index.html", "claims/OURS-nilpotent-window.html"])
+def test_a_browser_draws_the_pages_with_their_colours(site: Path, tmp_path: Path, page: str) -> None:
+    drawn = tmp_path / "page.png"
+    browse(tmp_path / "profile", site / page, "--hide-scrollbars", "--window-size=1200,700", f"--screenshot={drawn}")
+    picture: Any = imread(str(drawn))
+    assert picture.shape[:2] == (700, 1200)
+    colours = {tuple(colour) for colour in (255 * picture[..., :3]).round().astype(int).reshape(-1, 3).tolist()}
+    # Paper, text, links, and the ground of a verdict that is proved.
+    assert {(255, 255, 255), (28, 28, 28), (11, 83, 148), (234, 246, 236)} <= colours
+    # Words reach from the left to the right, and nothing is cut off at the right edge.
+    dark = (picture[..., :3].mean(axis=-1) < 0.5).any(axis=0)
+    assert dark[:60].any()
+    assert dark[600:].any()
+    assert not dark[-10:].any()
