@@ -9,7 +9,7 @@ x dx of the left appearances minus x dx of the right ones; the gradient of a gat
 chunk, in which every pair of two later rows must cancel. It does so to the last bit of float32, because the same
 rounded operands stand in both products.
 
-Main definitions: `gradient_kernel`.
+Main definitions: `matrix_kernel`, `gradient_kernel`.
 
 References: CKDA, chunkwise form.
 """
@@ -36,11 +36,12 @@ from .chunk_tiles import (
     pick_row,
     place,
     store_columns,
+    store_tile,
 )
 
 
 @triton.jit
-def pair_gradients(dM, dQ, k, g, q, gq, rows, C: tl.constexpr):
+def pair_gradients(dM, dQ, tile, k, g, q, gq, rows, C: tl.constexpr, CQ: tl.constexpr):
     """What goes through M and Q: the gradients of queries and keys, and those of log|D| at queries and at keys."""
     left = k * 0.0
     dq = q * 0.0
@@ -50,8 +51,8 @@ def pair_gradients(dM, dQ, k, g, q, gq, rows, C: tl.constexpr):
         kj = negate_where(pick_row(k, rows, j), depth)[None, :]
         over = negate_where(tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(g), 0.0)), g)
         over_q = negate_where(tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(gq), 0.0)), gq)
-        a = tl.sum(tl.where(rows[None, :] == j, dM, 0.0), 1)[:, None]
-        c = tl.sum(tl.where(rows[None, :] == j, dQ, 0.0), 1)[:, None]
+        a = tl.load(dM + tile * C * C + rows * C + j).to(tl.float32)[:, None]
+        c = tl.load(dQ + tile * CQ * C + tl.arange(0, CQ) * C + j).to(tl.float32)[:, None]
         left += a * over * kj
         dq += c * over_q * kj
         column = tl.sum(a * over * k, 0) + tl.sum(c * over_q * q, 0)
@@ -60,7 +61,9 @@ def pair_gradients(dM, dQ, k, g, q, gq, rows, C: tl.constexpr):
 
 
 @triton.jit
-def anchored_gradients(dM, dQ, dMt, dQt, k, g, q, gq, middle, DT: tl.constexpr, PRECISION: tl.constexpr):
+def anchored_gradients(
+    dM, dQ, tile, k, g, q, gq, middle, C: tl.constexpr, CQ: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr
+):
     """The same as `pair_gradients`, with the exponents of left and right factors anchored at `middle`."""
     fall_k = negate_where(tl.exp2(middle[None, :] - tl.abs(g)), g)
     rise_k = negate_where(tl.exp2(tl.abs(g) - middle[None, :]), g)
@@ -68,54 +71,70 @@ def anchored_gradients(dM, dQ, dMt, dQt, k, g, q, gq, middle, DT: tl.constexpr, 
     up = (k * rise_k).to(DT)
     down = (k * fall_k).to(DT)
     asked = (q * fall_q).to(DT)
-    dq = tl.dot(dQ, up, input_precision=PRECISION)
-    right = tl.dot(dQt, asked, input_precision=PRECISION)
-    right = tl.dot(dMt, down, right, input_precision=PRECISION)
-    left = tl.dot(dM, up, input_precision=PRECISION)
+    matrix_q = load_tile(dQ, tile, CQ, C, C)
+    matrix_k = load_tile(dM, tile, C, C, C)
+    dq = tl.dot(matrix_q, up, input_precision=PRECISION)
+    right = tl.dot(tl.trans(matrix_q), asked, input_precision=PRECISION)
+    right = tl.dot(tl.trans(matrix_k), down, right, input_precision=PRECISION)
+    left = tl.dot(matrix_k, up, input_precision=PRECISION)
     dG = left * down.to(tl.float32) - right * up.to(tl.float32)
     return dq * fall_q, left * fall_k + right * rise_k, dq * asked.to(tl.float32), dG
 
 
 @triton.jit
-def row_products(x, y, rows, R: tl.constexpr, PRECISION: tl.constexpr):
+def row_products(x, y, rows, PRECISION: tl.constexpr):
     """<x_i, y_i> of every row, by a matrix product, so that the operands stay in their format."""
     return tl.sum(tl.where(rows[:, None] == rows[None, :], tl.dot(x, tl.trans(y), input_precision=PRECISION), 0.0), 1)
 
 
 @triton.jit
-def matrix_gradients(
-    v, do, o, r, dy, tile, at, real, q_at, q_real, norm, bn, q_scale, head, HV, V: tl.constexpr, C: tl.constexpr,
-    CQ: tl.constexpr, BV: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr,
+def matrix_kernel(
+    v, do, o, r, dy, norms, betas, q_scales, dM, dQ, dbeta, along_k, along_q, table, ends, scale, T, CHUNKS, HV,
+    V: tl.constexpr, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, VARLEN: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of M and Q, in the format of operands, and the products of rows <dy, r>, <dy, v>, <do, o>.
+    """The gradients of M, Q and beta, and how far those of keys and queries go along the keys and queries.
 
-    Their transposes are products of their own, the same to the last bit: Triton 3.6 and 3.7.1 give wrong results for
-    the transpose of an accumulator as an operand in some configurations.
+    They are written out and not kept in the next kernel's registers: Triton 3.7.1 gives wrong results for the transpose
+    of an accumulator as an operand in some configurations, and never for that of a tile it has loaded.
     """
-    dM = tl.zeros((C, C), tl.float32)
-    dQ = tl.zeros((CQ, C), tl.float32)
-    dMt = tl.zeros((C, C), tl.float32)
-    dQt = tl.zeros((C, CQ), tl.float32)
+    head = tl.program_id(0)
+    chunk = tl.program_id(1)
+    tile = chunk.to(tl.int64) * HV + head
+    CQ: tl.constexpr = C // P
+    DT: tl.constexpr = r.dtype.element_ty
+    first, start, length = place(table, ends, chunk, T, CHUNKS, CQ, VARLEN)
+    at, _, real, _ = factor_rows(start, length, N, C, P)
+    q_at = tl.arange(0, CQ)
+    q_real = start + q_at < length
+    seen = first + start
+    pairs = tl.zeros((C, C), tl.float32)
+    asked = tl.zeros((CQ, C), tl.float32)
     over_v = tl.zeros((C,), tl.float32)
     over_o = tl.zeros((CQ,), tl.float32)
     for n in tl.static_range((V + BV - 1) // BV):
-        out = load_raw(do, q_at, q_real, head, HV, V, BV, n * BV).to(DT)
-        y = load_raw(dy, at, real, head, HV, V, BV, n * BV).to(DT)
-        left = load_tile(r, tile, C, V, BV, n * BV)
-        dM = tl.dot(y, tl.trans(left), dM, input_precision=PRECISION)
-        dQ = tl.dot(out, tl.trans(left), dQ, input_precision=PRECISION)
-        dMt = tl.dot(left, tl.trans(y), dMt, input_precision=PRECISION)
-        dQt = tl.dot(left, tl.trans(out), dQt, input_precision=PRECISION)
-        over_v += row_products(y, load_raw(v, at, real, head, HV, V, BV, n * BV).to(DT), tl.arange(0, C), C, PRECISION)
-        over_o += row_products(out, load_raw(o, q_at, q_real, head, HV, V, BV, n * BV).to(DT), q_at, CQ, PRECISION)
+        y = load_raw(dy + seen * N * HV * V, at, real, head, HV, V, BV, n * BV).to(DT)
+        value = load_raw(v + seen * N * HV * V, at, real, head, HV, V, BV, n * BV).to(DT)
+        out = load_raw(do + seen * HV * V, q_at, q_real, head, HV, V, BV, n * BV).to(DT)
+        read = load_raw(o + seen * HV * V, q_at, q_real, head, HV, V, BV, n * BV).to(DT)
+        right = tl.trans(load_tile(r, tile, C, V, BV, n * BV))
+        pairs = tl.dot(y, right, pairs, input_precision=PRECISION)
+        asked = tl.dot(out, right, asked, input_precision=PRECISION)
+        over_v += row_products(y, value, tl.arange(0, C), PRECISION)
+        over_o += row_products(out, read, q_at, PRECISION)
     rows = tl.arange(0, C)
-    q_rows = q_at * (C // CQ) + C // CQ - 1
-    over_r = tl.sum(tl.where(rows[:, None] == rows[None, :], dM, 0.0), 1)
-    dM = tl.where(rows[:, None] > rows[None, :], dM * -norm[:, None] * bn[None, :], 0.0).to(DT)
-    dQ = tl.where(q_rows[:, None] >= rows[None, :], dQ * q_scale[:, None] * bn[None, :], 0.0).to(DT)
-    dMt = tl.where(rows[:, None] < rows[None, :], dMt * -norm[None, :] * bn[:, None], 0.0).to(DT)
-    dQt = tl.where(rows[:, None] <= q_rows[None, :], dQt * q_scale[None, :] * bn[:, None], 0.0).to(DT)
-    return dM, dQ, dMt, dQt, over_r, over_v, over_o
+    norm = tl.load(norms + tile * C + rows)
+    b = tl.load(betas + tile * C + rows)
+    q_scale = tl.load(q_scales + tile * CQ + q_at)
+    over_r = tl.sum(tl.where(rows[:, None] == rows[None, :], pairs, 0.0), 1)
+    tl.store(dbeta + seen * N * HV + at * HV + head, (over_r / b).to(dbeta.dtype.element_ty), mask=real)
+    tl.store(along_k + tile * C + rows, (2.0 * over_r - over_v) * norm * norm)
+    tl.store(along_q + tile * CQ + q_at, over_o * q_scale * q_scale / (scale * scale))
+    pairs = tl.where(rows[:, None] > rows[None, :], pairs * -norm[:, None] * (b * norm)[None, :], 0.0)
+    store_tile(dM, pairs, tile, C, C, C)
+    q_rows = q_at * P + P - 1
+    asked = tl.where(q_rows[:, None] >= rows[None, :], asked * q_scale[:, None] * (b * norm)[None, :], 0.0)
+    store_tile(dQ, asked, tile, CQ, C, C)
 
 
 @triton.jit
@@ -143,19 +162,19 @@ def end_gradient(
     found = tl.zeros((BK,), tl.float32)
     for n in tl.static_range((V + BV - 1) // BV):
         before = load_tile(h, tile, K, V, BV, n * BV, cols)
-        found += row_products(before, load_tile(dh, tile, K, V, BV, n * BV, cols), tl.arange(0, BK), BK, PRECISION)
+        found += row_products(before, load_tile(dh, tile, K, V, BV, n * BV, cols), tl.arange(0, BK), PRECISION)
     return found
 
 
 @triton.jit
 def gradient_kernel(
-    q, k, v, gate, a_log, dt_bias, norms, betas, q_scales, flags, h, r, o, do, dh, dy, dq, dk, dbeta, dgate,
-    table, ends, scale, lower, T, CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr,
+    q, k, gate, a_log, dt_bias, norms, betas, q_scales, flags, h, r, do, dh, dy, dM, dQ, along_k, along_q, dq, dk,
+    dgate, table, ends, lower, T, CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr,
     N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
     NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
 ):  # fmt: skip
-    """dq, dk, dbeta and dgate of BK channels of a chunk."""
+    """dq, dk and dgate of BK channels of a chunk."""
     part = tl.program_id(0)
     head = tl.program_id(1)
     chunk = tl.program_id(2)
@@ -173,11 +192,8 @@ def gradient_kernel(
     k += seen * N * H * K
     dq += seen * HV * K
     dk += seen * N * HV * K
-    v += seen * N * HV * V
     dy += seen * N * HV * V
-    o += seen * HV * V
     do += seen * HV * V
-    dbeta += seen * N * HV
     if KIND > 0:
         gate += seen * (N if EACH else 1) * HV * (K if WIDTH else 1)
         dgate += seen * (N if EACH else 1) * HV * (K if WIDTH else (K + BK - 1) // BK)
@@ -185,14 +201,8 @@ def gradient_kernel(
     rows = tl.arange(0, C)
     cols = part * BK + tl.arange(0, BK)
     norm = tl.load(norms + tile * C + rows)
-    b = tl.load(betas + tile * C + rows)
-    q_scale = tl.load(q_scales + tile * CQ + tl.arange(0, CQ))
-    bn = b * norm
-    dM, dQ, dMt, dQt, over_r, over_v, over_o = matrix_gradients(
-        v, do, o, r, dy, tile, at, real, q_at, q_real, norm, bn, q_scale, head, HV, V, C, CQ, BV, DT, PRECISION
-    )
-    if part == 0:
-        tl.store(dbeta + at * HV + head, (over_r / b).to(dbeta.dtype.element_ty), mask=real)
+    bn = tl.load(betas + tile * C + rows) * norm
+    q_scale = tl.load(q_scales + tile * CQ + q_at)
     g = tl.zeros((C, BK), tl.float32)
     if KIND > 0:
         g, _ = chunk_gates(
@@ -203,15 +213,15 @@ def gradient_kernel(
     kr = load_columns(k, at, real, key_head, H, K, cols)
     qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
     if SAFE:
-        dqr, dkr, dGq, dG = pair_gradients(dM.to(tl.float32), dQ.to(tl.float32), kr, g, qr, gq, rows, C)
+        dqr, dkr, dGq, dG = pair_gradients(dM, dQ, tile, kr, g, qr, gq, rows, C, CQ)
     else:
-        dqr, dkr, dGq, dG = anchored_gradients(dM, dQ, dMt, dQt, kr, g, qr, gq, tl.abs(end) * 0.5, DT, PRECISION)
+        dqr, dkr, dGq, dG = anchored_gradients(dM, dQ, tile, kr, g, qr, gq, tl.abs(end) * 0.5, C, CQ, DT, PRECISION)
     found = state_products(0, do, h, tile, q_at, q_real, head, HV, cols, K, V, CQ, BK, BV, DT, PRECISION)
     found *= negate_where(tl.exp2(-tl.abs(gq)), gq) * q_scale[:, None]
     dGq += qr * found
     dqr += found
     if NORM_Q:
-        dqr -= qr * (over_o * q_scale * q_scale / (scale * scale))[:, None]
+        dqr -= qr * tl.load(along_q + tile * CQ + q_at)[:, None]
     store_columns(dq, dqr, q_at, q_real, head, HV, K, cols)
     if P > 1:
         dGq = tl.reshape(tl.where(tl.arange(0, P)[None, :, None] == P - 1, dGq[:, None, :], 0.0), (C, BK))
@@ -225,7 +235,7 @@ def gradient_kernel(
     dkr += found
     found *= kr
     if NORM_K:
-        dkr -= kr * ((2.0 * over_r - over_v) * norm * norm)[:, None]
+        dkr -= kr * tl.load(along_k + tile * C + rows)[:, None]
     store_columns(dk, dkr, at, real, head, HV, K, cols)
     if KIND > 0:
         dend = end_gradient(h, dh, tile, cols, K, V, BK, BV, PRECISION) * negate_where(tl.exp2(-tl.abs(end)), end)

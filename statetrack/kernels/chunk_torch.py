@@ -77,7 +77,7 @@ def ckda_chunk(
         _laid_out(k, plan, factors, padded),
         _laid_out(v, plan, factors, padded),
         _laid_out(beta, plan, factors, padded),
-        _laid_out(alpha.expand(batch, -1, -1, -1), plan, factors, padded, 1.0),
+        _laid_out(alpha.expand(batch, -1, HV, -1), plan, factors, padded, 1.0),
     )
     rule = _Rule(dtype, scale, normalize_keys, normalize_queries, padded)
     o, S = _segments(laid, S, plan, rule)

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .chunk_gradients import gradient_kernel
+from .chunk_gradients import gradient_kernel, matrix_kernel
 from .chunk_prepare import prepare_kernel, solve_kernel
 from .chunk_states import backward_kernel, forward_kernel
 from .gates import Gate
@@ -44,6 +44,7 @@ class Launch:
     state_columns: int
     state_warps: int
     state_stages: int
+    matrix_warps: int
     gradient_channels: int
     gradient_columns: int
     gradient_warps: int
@@ -126,6 +127,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         state_columns=min(_block(V), columns),
         state_warps=4,
         state_stages=stages,
+        matrix_warps=4,
         gradient_channels=min(_block(K), 32),
         gradient_columns=min(_block(V), 128 if light else 32),
         gradient_warps=4,
@@ -137,7 +139,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         replace(first, state_columns=min(_block(V), 16), state_stages=1),
         replace(first, state_warps=8, state_stages=1),
         replace(first, gradient_channels=min(_block(K), 64), gradient_warps=8),
-        replace(first, gradient_columns=min(_block(V), 64)),
+        replace(first, gradient_columns=min(_block(V), 64), matrix_warps=8),
     ]
     return list(dict.fromkeys([first, *others]))
 
@@ -333,20 +335,26 @@ def _gradients(
     group = call.value_heads // call.heads
     dq = q.new_empty(*q.shape[:2], call.value_heads, call.K, dtype=q.dtype if group == 1 else torch.float32)
     dk = k.new_empty(*k.shape[:2], call.value_heads, call.K, dtype=k.dtype if group == 1 else torch.float32)
-    dbeta = torch.empty_like(beta)
-    BK = call.launch.gradient_channels
-    parts = -(-call.K // BK)
+    dbeta, BK = torch.empty_like(beta), call.launch.gradient_channels
+    tile, C, parts = (call.chunks, call.value_heads), call.launch.chunk, -(-call.K // BK)
+    dM, dQ = h.new_empty(*tile, C, C), h.new_empty(*tile, C // call.rows, C)
+    along = torch.empty_like(kept["norms"]), torch.empty_like(kept["q_scales"])
+    rows = tuple(kept[n] for n in ("norms", "betas", "q_scales"))
+    sizes = {"BV": call.launch.gradient_columns}
+    matrix_kernel[(call.value_heads, call.chunks)](
+        v, do, o, r, dy, *rows, dM, dQ, dbeta, *along, call.table, call.ends, call.scale, call.time, call.chunks_each,
+        call.value_heads, **call.common(exclude="K"), **sizes, num_warps=call.launch.matrix_warps,
+    )  # fmt: skip
     dvalues = None
     if values is not None:
-        dvalues = (
-            torch.empty_like(values) if call.wide else values.new_empty(*values.shape[:3], parts, dtype=torch.float32)
-        )
+        sums = (*values.shape[:3], parts)  # the gradient of a scalar gate, in parts
+        dvalues = torch.empty_like(values) if call.wide else values.new_empty(sums, dtype=torch.float32)
     for safe in (False, True) if call.kind else (False,):
         gradient_kernel[(parts, call.value_heads, call.chunks)](
-            q, k, v, values, a_log, dt_bias, *(kept[n] for n in ("norms", "betas", "q_scales", "flags")), h, r, o, do,
-            dh, dy, dq, dk, dbeta, dvalues, call.table, call.ends, call.scale, call.lower, call.time, call.chunks_each,
-            call.heads, call.value_heads, **call.common(), **call.switches(), BK=BK, BIAS=dt_bias is not None,
-            BV=call.launch.gradient_columns, SAFE=safe, num_warps=call.launch.gradient_warps,
+            q, k, values, a_log, dt_bias, *rows, kept["flags"], h, r, do, dh, dy, dM, dQ, *along, dq, dk, dvalues,
+            call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads, call.value_heads,
+            **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
+            num_warps=call.launch.gradient_warps,
         )  # fmt: skip
     if group > 1:
         dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from statetrack.constructions.weights import Array, Weights
+from statetrack.constructions.weights import FORMATS, Array, Weights
 from statetrack.errors import InvalidInput
 from statetrack.theory.automata import Dfa
 
@@ -261,7 +261,7 @@ class _File:
 
     def floats(self, name: str) -> Tensor:
         """A tensor of floats; an empty one and a fault if there is none."""
-        return self._take(name, ("float64", "float32", "bfloat16"))
+        return self._take(name, tuple(FORMATS))
 
     def table(self, name: str) -> Tensor:
         """A tensor of integers; an empty one and a fault if there is none."""
@@ -386,4 +386,6 @@ def _shifted(x: Tensor, bits: int) -> Tensor:
 def _tensor(array: Array) -> Tensor:
     if array.dtype == ml_dtypes.bfloat16:
         return torch.as_tensor(array.view(np.int16).copy()).view(torch.bfloat16)
+    if array.dtype.itemsize == 1:
+        return torch.as_tensor(array.view(np.uint8).copy()).view(getattr(torch, array.dtype.name))
     return torch.as_tensor(array.copy())

@@ -24,7 +24,8 @@ from statetrack.errors import InvalidInput
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-_ARITHMETIC = {torch.float64: torch.float64, torch.float32: torch.float32, torch.bfloat16: torch.float32}
+_NARROW = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
+_ARITHMETIC = {torch.float64: torch.float64, torch.float32: torch.float32} | dict.fromkeys(_NARROW, torch.float32)
 _DISTANCES_AT_ONCE = 1 << 23
 
 
@@ -106,7 +107,7 @@ class LayerTables:
 
 
 def arithmetic(storage: torch.dtype) -> torch.dtype:
-    """The type that the recurrence computes in: float64 for float64 storage, float32 for float32 and bfloat16.
+    """The type that the recurrence computes in: float64 for float64 storage, float32 for every narrower one.
 
     Raises:
         InvalidInput: any other storage type.
@@ -117,13 +118,18 @@ def arithmetic(storage: torch.dtype) -> torch.dtype:
 
 
 def recurrent(
-    tables: LayerTables, ids: Int[Tensor, "batch time"], state: Tensor | None = None, *, storage: torch.dtype
+    tables: LayerTables,
+    ids: Int[Tensor, "batch time"],
+    state: Tensor | None = None,
+    *,
+    storage: torch.dtype,
+    tables_as: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, "batch time head column"], Float[Tensor, "batch head row column"]]:
     """The readouts after every token and the state after the last, by the recurrence itself.
 
     For j = 0..J-1: S <- g_j[:, None] * S; z = k_jᵀ S; S <- S - (β_j k_j) zᵀ + (β_j k_j) v_jᵀ (+ bias_j); then
     o = Sᵀ q. A dense layer: S <- M S (+ bias). A head with a unit u ends every token with S <- u floor(S/u). Id -1 is
-    "no token": the state stays and the readout is 0. Tables are rounded to `storage` once, the state after every
+    "no token": the state stays and the readout is 0. Tables are rounded to `tables_as` once, the state after every
     factor (in a head with a unit once a token, after the floor); arithmetic and readouts are in
     `arithmetic(storage)`; the state comes back in `storage`, so going on from it equals one pass.
 
@@ -131,7 +137,8 @@ def recurrent(
         tables: the layer, on the device of `ids`.
         ids: input ids in -1..I-1.
         state: [B, H, K, V], the state to go on from; None starts from `tables.state`.
-        storage: float64, float32 or bfloat16.
+        storage: float64, float32, bfloat16, float16 or an 8-bit float.
+        tables_as: the format of the tables; None is `storage`.
 
     Raises:
         InvalidInput: an id out of range, a state of another shape, an unknown storage type.
@@ -140,7 +147,7 @@ def recurrent(
     """
     exact = arithmetic(storage)
     check_ids(ids, tables.shape[0], "input ids")
-    rounded = tables.to(ids.device, storage).to(ids.device, exact)
+    rounded = tables.to(ids.device, tables_as or storage).to(ids.device, exact)
     S = starting_state(tables, ids, state).to(storage).to(exact)  # [B, H, K, V]
     (batch, time), (_, heads, _, _, columns) = ids.shape, tables.shape
     readouts = torch.zeros(batch, time, heads, columns, dtype=exact, device=ids.device)

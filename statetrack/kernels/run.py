@@ -60,6 +60,7 @@ def execute(
     *,
     length: int | None = None,
     storage: torch.dtype = torch.float32,
+    tables_as: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     executor: Executor = "auto",
     chunk: int | None = None,
@@ -71,7 +72,8 @@ def execute(
     Args:
         tokens: symbols in 0..A-1, -1 where there is none; or a function of (start, stop) that returns the columns
             start..stop-1, called in order and first with (0, 0); then `length` is the number of columns.
-        storage: float64, float32 or bfloat16, see `reference.recurrent`.
+        storage, tables_as: number formats of the state and of the tables (None: as the state), see
+            `reference.recurrent`.
         executor: "auto" is Triton where it runs and K, V ≤ 64, else the reference on the same device.
         chunk: columns at a time; None keeps the registers and the largest buffer near 512 MiB together.
         keep_answers: whether the answers (4 bytes a token, on the device) are kept.
@@ -84,7 +86,7 @@ def execute(
     """
     if model.delta is None:
         raise InvalidInput("execute: a weighted model has no automaton to be compared with; use values")
-    job = _job(model, tokens, length, storage, torch.device(device), executor, chunk, progress)
+    job = _job(model, tokens, length, storage, torch.device(device), executor, chunk, progress, tables_as)
     network = _Network(model, job.kernels, job.device)
     score = _Score(job, model.delta.to(device).contiguous(), model.start, keep_answers)
     for start, columns in job.columns():
@@ -139,6 +141,7 @@ class _Kernels:
     nearest: Callable[[Tensor, Tensor], Tensor]
     walk: Callable[[Tensor, Tensor, Tensor], Tensor]
     storage: torch.dtype
+    tables_as: torch.dtype
     name: str
 
 
@@ -176,8 +179,9 @@ def _job(
     executor: str,
     chunk: int | None,
     progress: Progress | None,
+    tables_as: torch.dtype | None = None,
 ) -> _Job:
-    kernels = _choose(model, device, executor, storage)
+    kernels = _choose(model, device, executor, storage, tables_as or storage)
     source, batch, time = _source(tokens, length)
     step = chunk if chunk is not None else _columns(model, batch, storage)
     if step < 1:
@@ -242,7 +246,7 @@ class _Network:
 
     def __init__(self, model: Model, kernels: _Kernels, device: torch.device) -> None:
         self._model, self._kernels, self._last = model, kernels, model.last_reads()
-        self._layers = [layer.tables.to(device, kernels.storage) for layer in model.layers]
+        self._layers = [layer.tables.to(device, kernels.tables_as) for layer in model.layers]
         self._decoders = [_Decoder(layer, kernels, device) for layer in model.layers]
         self._states: list[Tensor | None] = [None] * len(model.layers)
         self._numbers = {own: number for number, own in enumerate(model.inputs)}
@@ -273,7 +277,11 @@ class _Network:
         own, decoder = self._model.inputs[number], self._decoders[number]
         ids = registers[own]
         readouts, self._states[number] = self._kernels.recurrent(
-            self._layers[number], ids, self._states[number], storage=self._kernels.storage
+            self._layers[number],
+            ids,
+            self._states[number],
+            storage=self._kernels.storage,
+            tables_as=self._kernels.tables_as,
         )
         if not self._model.layers[number].codebooks:
             registers[own + 1] = readouts[:, :, 0, 0]
@@ -339,24 +347,29 @@ def _ever_since(before: Tensor, event: Tensor) -> Tensor:
     return (event.cumsum(1, dtype=torch.int32) > 0) | before[:, None]
 
 
-def _choose(model: Model, device: torch.device, executor: str, storage: torch.dtype) -> _Kernels:
+def _choose(
+    model: Model, device: torch.device, executor: str, storage: torch.dtype, tables_as: torch.dtype
+) -> _Kernels:
     """The implementation that `executor` asks for on `device`."""
     if executor not in ("auto", "triton", "reference"):
         raise InvalidInput(f"executor {executor!r}: expected 'auto', 'triton' or 'reference'")
-    formats = f"{_bare(storage)} storage, {_bare(arithmetic(storage))} arithmetic, recurrent order"
+    kept = "" if tables_as is storage else f"{_bare(tables_as)} tables, "
+    formats = f"{kept}{_bare(storage)} storage, {_bare(arithmetic(storage))} arithmetic, recurrent order"
     place = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     available, why = is_available()
     if available and not is_interpreted() and device.type != "cuda":
         available, why = False, f"the device is {device}, and the kernels are {why}"
     widest = max(max(layer.tables.shape[3:]) for layer in model.layers)
+    if available and is_interpreted() and storage.itemsize < 2:
+        available, why = False, f"the interpreter has no {_bare(storage)}"
     if available and widest > WIDEST:
         available, why = False, f"K or V is {widest}, at most {WIDEST}"
     if executor == "triton" and not available:
         raise KernelUnavailable("tracker", why, "use executor='reference' or 'auto'")
     if executor == "reference" or not available:
-        return _Kernels(recurrent, nearest, walk, storage, f"reference on {place}, {formats}")
+        return _Kernels(recurrent, nearest, walk, storage, tables_as, f"reference on {place}, {formats}")
     place += " (interpreted)" if is_interpreted() else ""
-    return _Kernels(tracker, nearest_triton, walk_triton, storage, f"triton tracker on {place}, {formats}")
+    return _Kernels(tracker, nearest_triton, walk_triton, storage, tables_as, f"triton tracker on {place}, {formats}")
 
 
 def _source(tokens: Tensor | TokenSource, length: int | None) -> tuple[TokenSource, int, int]:

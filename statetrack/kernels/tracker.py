@@ -78,15 +78,17 @@ def tracker(
     state: Tensor | None = None,
     *,
     storage: torch.dtype,
+    tables_as: torch.dtype | None = None,
     words_per_program: int | None = None,
 ) -> tuple[Float[Tensor, "batch time head column"], Float[Tensor, "batch head row column"]]:
     """`reference.recurrent` as one kernel launch: readouts after every token, state after the last.
 
     Args:
-        tables: the layer with K, V ≤ 64, contiguous, on the device of `ids`; rounded to `storage` here.
+        tables: the layer with K, V ≤ 64, contiguous, on the device of `ids`; rounded to `tables_as` here.
         ids: contiguous input ids in -1..I-1 (-1 is "no token").
         state: [B, H, K, V] to go on from; None starts from `tables.state`.
-        storage: float64, float32 or bfloat16; arithmetic as in `reference.arithmetic`.
+        storage: float64, float32, bfloat16, float16 or an 8-bit float (on a device that has it).
+        tables_as: the format of the tables; None is `storage`.
         words_per_program: a power of two; None keeps at most about 4096 programs while a warp has room.
 
     Raises:
@@ -102,7 +104,7 @@ def tracker(
     _require("tracker", "reference.recurrent", ids=ids, **tables.named())
     check_ids(ids, count, "input ids")
     first = starting_state(tables, ids, state).to(ids.device, storage).contiguous()
-    (batch, time), narrow = ids.shape, tables.to(ids.device, storage)
+    (batch, time), narrow = ids.shape, tables.to(ids.device, tables_as or storage)
     last = torch.empty(first.shape, dtype=storage, device=ids.device)
     readouts = torch.empty((batch, time, heads, columns), dtype=exact, device=ids.device)
     if min(batch, time, heads, rows, columns, count) == 0:
@@ -145,6 +147,7 @@ def tracker(
             HAS_UNIT=narrow.unit is not None,
             DENSE=is_dense,
             BF16=storage is torch.bfloat16,
+            NARROW=storage.itemsize < 4,
             num_warps=4 if words * elements > 1024 else 1,
             enable_fp_fusion=False,
         )
@@ -276,6 +279,7 @@ def _recurrent_kernel(
     HAS_UNIT: constexpr,
     DENSE: constexpr,
     BF16: constexpr,
+    NARROW: constexpr,
 ):
     exact = readouts.dtype.element_ty
     parts: constexpr = (V + VB - 1) // VB
@@ -323,14 +327,14 @@ def _recurrent_kernel(
             if HAS_BIAS:
                 added = tl.load(bias + (site * (K * V))[:, None, None] + cell, mask=in_state, other=0.0)
                 fresh = fresh + added.to(exact)
-            if BF16:
+            if NARROW:
                 # A head with a unit is rounded once a token, after the floor.
-                rounded = _as_bfloat16(fresh)
+                rounded = _as_bfloat16(fresh) if BF16 else fresh.to(last.dtype.element_ty).to(exact)
                 fresh = tl.where(unit > 0, fresh, rounded) if HAS_UNIT else rounded
         if HAS_UNIT:
             fresh = tl.where(unit > 0, unit * tl.floor(fresh * inverse), fresh)
-            if BF16:
-                fresh = _as_bfloat16(fresh)
+            if NARROW:
+                fresh = _as_bfloat16(fresh) if BF16 else fresh.to(last.dtype.element_ty).to(exact)
         S = tl.where(real[:, None, None], fresh, S)
         q = tl.load(queries + (pick * K)[:, None] + row[None, :], mask=in_rows, other=0.0).to(exact)
         readout = tl.where(real[:, None], tl.sum(q[:, :, None] * S, axis=1), 0.0)
