@@ -7,7 +7,6 @@ References: docs/certificate.md for what is proved; README for examples.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,18 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from statetrack.constructions import bounds, compiler, composed, reading, weights
+from statetrack.constructions import compiler, composed, horizons, reading, weights
 from statetrack.constructions.certificate import Certificate, certify
 from statetrack.constructions.program import Program
 from statetrack.constructions.source import Options
 from statetrack.constructions.targets import check_named_range
 from statetrack.errors import CertificateFailed, InvalidFile, InvalidInput
-from statetrack.proofs_check import checker, networks
+from statetrack.proofs_check import checker, float_checker, networks
 from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group
 from statetrack.theory.weighted import Wfa
 
 if TYPE_CHECKING:
+    from statetrack.constructions.encodings import Encoded
+    from statetrack.constructions.planner import Limits
     from statetrack.kernels.run import Executor, TokenSource, Trace
 
 # Words are run in groups of this many, so that memory does not grow with their number.
@@ -86,7 +87,8 @@ class Weights(weights.Weights):
         run_group = partial(
             execute,
             model_of(self),
-            storage=getattr(torch, storage or self.dtype),
+            storage=getattr(torch, storage or self.storage),
+            tables_as=getattr(torch, storage or self.dtype),
             device=place,
             executor=executor,
             keep_answers=words is not None if keep_answers is None else keep_answers,
@@ -129,24 +131,23 @@ class Weights(weights.Weights):
         rows: list[list[float]] = found.tolist()  # pyright: ignore
         return tuple(tuple(row[: len(word)]) for row, word in zip(rows, words, strict=True))
 
-    def horizon(self) -> float:
-        """A length up to which every word decodes right in this format and recurrent order, by an a-priori bound.
+    @property
+    def is_for_ever(self) -> bool:
+        """Whether they hold a proof that they are right for ever in their own formats; `check` verifies it."""
+        return self.float_proof is not None
 
-        0 if the bound does not apply (dense or additive terms, β > 2, composed networks), infinity for one state.
-        Evaluated in doubles.
+    def horizon(self) -> float:
+        """A length up to which every word decodes right in this format and recurrent order.
+
+        Infinity with a proof of being right for ever, or one state; else an a-priori bound, rounded down. 0 if no bound
+        of this kind applies to some head (`statetrack.constructions.horizons`).
         """
-        if self.certificate["kind"] not in ("closure", "span"):
-            return 0
-        if len(self.dfa.states) == 1:
-            return math.inf
-        bound = bounds.safe_length(reading.program_of(self.certificate), self)
-        return 0 if bound is None else bound
+        return horizons.horizon_of(self)
 
     def in_format(self, dtype: str) -> Weights:
         """The same program in another number format: read from the certificate, certified and lowered again."""
         closed, certificate = _again(self)
-        made = weights.lower(closed, certificate, self.automaton, dtype)
-        return Weights(made.dtype, made.tensors, made.certificate, made.automaton)
+        return _runnable(weights.lower(closed, certificate, self.automaton, dtype))
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,31 @@ class Compiled(compiler.Compiled):
     """A program proved right for words of every length; both the search and the independent checker accepted it."""
 
     def weights(self, dtype: str = "float32") -> Weights:
-        """Tensors in "float64", "float32" or "bfloat16"."""
-        made = weights.lower(self.program, self.certificate, self.automaton, dtype)
-        return Weights(made.dtype, made.tensors, made.certificate, made.automaton)
+        """Tensors in a number format: "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"."""
+        return _runnable(weights.lower(self.program, self.certificate, self.automaton, dtype))
+
+    def for_ever(
+        self, precision: str, *, fused: bool = False, construction: str | None = None, limits: Limits | None = None
+    ) -> tuple[Compiled, Weights, Encoded]:
+        """An encoding whose weights are right for ever with a state in this precision, where one is found.
+
+        Args:
+            precision: "fp32", "bf16", "fp16", "e4m3", ... or the long name.
+            fused: right as well in kernels that fuse products into sums.
+            construction, limits: keep to these, as for `build`.
+
+        Returns what was compiled in that encoding, its weights (with the proof, which the independent checker accepted)
+        and how the search went; without one the program as it is, whose weights then hold no proof.
+        """
+        from statetrack.constructions.encodings import encode_for_ever
+
+        order = "fused" if fused else "recurrent"
+        found = encode_for_ever(self, precision, order=order, construction=construction, limits=limits)
+        made, kept = found.compiled, _runnable(found.weights)
+        if kept.float_proof is not None:
+            _independent(made.certificate.text(), made.certificate.digest)
+            check_float_proof(kept)
+        return Compiled(made.source, made.target, made.plan, made.program, made.certificate), kept, found
 
     def horizon(self, dtype: str = "float32", order: str = "recurrent") -> float:
         """A length up to which every word decodes right in this format; see `Weights.horizon`."""
@@ -252,8 +275,7 @@ def build_with(
 
 def load(path: str | Path) -> Weights:
     """Weights from a file that `Weights.save` wrote; both digests are checked. Raises InvalidFile."""
-    found = weights.load_weights(path)
-    return Weights(found.dtype, found.tensors, found.certificate, found.automaton)
+    return _runnable(weights.load_weights(path))
 
 
 def check(path: str | Path) -> dict[str, Any]:
@@ -269,7 +291,19 @@ def check(path: str | Path) -> dict[str, Any]:
     again = weights.lower(closed, certificate, found.automaton, found.dtype)
     if weights.tensors_digest(again.tensors) != weights.tensors_digest(found.tensors):
         raise InvalidFile(str(path), "the tensors are not the certified program in this format", "build the file again")
-    return facts
+    return facts | ({} if found.float_proof is None else {"for_ever": check_float_proof(found)})
+
+
+def check_float_proof(found: weights.Weights) -> dict[str, Any]:
+    """Check a proof of being right for ever by the independent checker, in integers. Raises CertificateFailed."""
+    try:
+        return float_checker.verify_bytes(found.to_bytes())
+    except float_checker.Refused as error:
+        raise CertificateFailed("float proof", str(error), "acceptance") from None
+
+
+def _runnable(made: weights.Weights) -> Weights:
+    return Weights(made.dtype, made.tensors, made.certificate, made.automaton, made.state_dtype, made.float_proof)
 
 
 def device_of(name: str) -> str:

@@ -19,7 +19,10 @@ import typer
 
 from statetrack.commands import figure, verify
 from statetrack.errors import InvalidFile, InvalidInput, StatetrackError
+from statetrack.examine import audit, conform
+from statetrack.group_commands import groups
 from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
+from statetrack.precise import Precision, in_precision, past_horizon
 from statetrack.printing import (
     build_facts,
     fail,
@@ -138,7 +141,10 @@ def build(
     target: Annotated[str, typer.Option("--target", "-t", help="Architecture; see 'statetrack targets'.")] = "ckda",
     output: Output = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate as JSON.")] = None,
-    dtype: Annotated[str, typer.Option(help="Number format: float64, float32, bfloat16.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="Number format: float64, float32, bfloat16, float16, float8_e4m3fn.")
+    ] = "float32",
+    precision: Precision = None,
     letters: Labels = "all",
     alphabet: Letters = None,
     missing: Missing = "error",
@@ -170,8 +176,8 @@ def build(
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
     limits |= {"proof": proof, "check": check}
     if is_folder(source):
-        if certificate is not None or alphabet is not None:
-            raise InvalidInput("--certificate and --alphabet are for one source, not for a folder of automata")
+        if certificate is not None or alphabet is not None or precision is not None:
+            raise InvalidInput("--certificate, --alphabet and --precision are for one source, not for a folder")
         limits |= {"dtype": dtype, "jobs": jobs, "scheduler": scheduler, "recursive": recursive, "retry": retry}
         _folder(Path(source.removeprefix("file:")), target, output, as_json, options=options, **limits)
         return
@@ -181,8 +187,8 @@ def build(
     started = time.perf_counter()
     with bounded(options.max_seconds, options.max_memory), progress_line("joint states", None) as update:
         made = api.build_with(source, target, options, **limits, progress=update)
-        weights = made.weights(dtype)
-        facts = build_facts(made, weights, check)
+        made, weights, more = in_precision(made, dtype, precision, **limits)
+        facts = build_facts(made, weights, check) | more
     for path, save in ((output, weights.save), (certificate, made.certificate.save)):
         if path is not None:
             save(path)
@@ -302,7 +308,7 @@ def check_file(
         "tensors": tensors,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    say(facts, as_json)
+    say(facts | ({"for_ever": found["for_ever"]} if "for_ever" in found else {}), as_json)
 
 
 @app.command()
@@ -341,7 +347,7 @@ def run(
             wrong = 0
         else:
             trace = _run(weights, symbols, random, length, seed, how)
-            facts |= run_facts(trace, weights, symbols)
+            facts |= run_facts(trace, weights, symbols) | past_horizon(weights, len(symbols or ()) or length)
             wrong = trace.wrong
     say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
     if wrong:
@@ -389,21 +395,11 @@ def targets(as_json: Json = False) -> None:
     say_rows(rows, as_json)
 
 
-@app.command()
-def groups(as_json: Json = False) -> None:
-    """List the group names that SOURCE can be."""
-    from statetrack.theory.groups import NAMED
-
-    rows = [{"name": text.split(":")[0], "what": text.split(": ", 1)[1]} for text in NAMED.values()]
-    rows.append({"name": "GxH", "what": "direct product of named groups, for instance Z2xS3"})
-    rows.append(
-        {"name": "(1 2 3);(1 2)", "what": "the group that permutations in cycle notation generate, points from 1"}
-    )
-    say_rows(rows, as_json)
-
-
+app.add_typer(groups, name="groups")
 app.command()(verify)
 app.command()(figure)
+app.command()(conform)
+app.command()(audit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 def weight_facts(weights: Weights) -> dict[str, Any]:
     """What a weights file says of itself."""
-    facts = network_facts(weights.certificate) | {"dtype": weights.dtype}
+    from statetrack.precise import for_ever_facts
+
+    facts = network_facts(weights.certificate) | {"dtype": weights.dtype} | for_ever_facts(weights)
     return facts | {"proved_length": _number(weights.horizon())}
 
 

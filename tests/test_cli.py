@@ -615,7 +615,7 @@ def test_a_stack_is_built_checked_shown_and_run(
     assert facts(capsys, "check", path)["kind"] == "stack"
     shown = facts(capsys, "show", path)
     assert (shown["layers"], shown["dims"], shown["states"]) == (built["layers"], built["dims"], 4)
-    assert shown["proved_length"] == 0
+    assert shown["proved_length"] == "every length" or shown["proved_length"] >= 5
     said = facts(capsys, "run", path, "--word", "bbaba", "--executor", "reference")
     assert (said["outputs"], said["wrong"]) == ([False, False, False, False, True], 0)
     assert facts(capsys, "run", path, "--random", "8", "--length", "64", "--executor", "reference")["wrong"] == 0

@@ -78,7 +78,9 @@ def test_files_functions_and_docstrings_keep_their_sizes(path: Path) -> None:
         if isinstance(node, ast.FunctionDef):
             docstring = ast.get_docstring(node) or ""
             body = (node.end_lineno or node.lineno) - node.lineno + 1 - len(docstring.splitlines())
-            assert body <= (90 if kernels else 60 if path.name in ("cli.py", "api.py") else 44), f"{path}: {node.name}"
+            assert body <= (90 if kernels else 60 if path.name in ("cli.py", "api.py", "examine.py") else 44), (
+                f"{path}: {node.name}"
+            )
             assert len(docstring.splitlines()) <= 22, f"{path}: {node.name}"
 
 

@@ -1,6 +1,6 @@
 """Networks made of networks: registers, wires, and the two shapes that certificates of composed programs have.
 
-Main definitions: `Part`, `Assembly`, `Blocks` (clock, buffer, accumulator), `Module` and `Stack`.
+Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module` and `Stack`.
 
 Main results: `Blocks.program` and `Stack.program` are the networks that docs/certificate.md describes; whoever reads a
 certificate builds them by the same two functions.
@@ -24,6 +24,8 @@ from .program import Factor, Head, Layer, Lookup, Program, Readout, Step, Table,
 
 Map = tuple[int, ...]
 Keys = Mapping[tuple[int, ...], int]
+# Targets of one automaton ask for the same accumulators one after the other; so many are kept.
+KEPT = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +76,15 @@ class Assembly:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
-    """Clock, buffer and accumulator for blocks of P = `length` tokens; names as in docs/certificate.md.
+class Accumulator:
+    """Buffer and accumulator for blocks of P = `length` tokens, which no target's range is part of.
 
-    `letters` are n x n matrices of the codes 1, 2, ...; `fold` maps (product, code) to a product; `blocks` maps (half,
-    product) to P step numbers and P numbers of remaining matrices; `rows` maps (product, remaining) to a query.
-    `points[s]` are the points of automaton state s, -1 for a zero column; None for a weighted automaton.
+    Names as in docs/certificate.md. `letters` are n x n matrices of the codes 1, 2, ...; `fold` maps (product, code)
+    to a product; `blocks` maps (half, product) to P step numbers and P numbers of remaining matrices; `rows` maps
+    (product, remaining) to a query. `points[s]` are the points of automaton state s, -1 for a zero column; None for a
+    weighted automaton.
     """
 
-    clock: Part
     length: int
     letters: tuple[Matrix, ...]
     tokens: tuple[int, ...]
@@ -124,15 +126,56 @@ class Blocks:
         writes = [(Factor(one, self.field.one, None, rank_one(one, [c])),) for c in range(len(self.letters) + 1)]
         return ((), *writes)
 
+    @cached_property
+    def slots(self) -> tuple[Head, ...]:
+        """The 2P slots of the buffer."""
+        return tuple(self._slot(i) for i in range(2 * self.length))
+
+    @cached_property
+    def head(self) -> Head:
+        """The accumulator itself, which is told its step and its query."""
+        book = self.readouts if self.points is not None else None
+        return Head(self.h0, self.steps, self.queries, Lookup({pair: pair for pair in self._pairs()}), book)
+
+    def _slot(self, i: int) -> Head:
+        """Slot i of the ring: written at times t with (t - 1) mod 2P = i."""
+        period, codes = 2 * self.length, sorted(set(self.tokens))
+        choose = {(c, t): ((1 + c) * ((t - 1) % period == i), 0) for c in codes for t in range(period)}
+        one = (self.field.one,)
+        book = {(self.field(c),): c for c in sorted({0, *codes})}
+        return Head(((self.field.zero,),), self.buffer_steps(), (one,), Lookup(choose), book)
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """(step, query) pairs that occur."""
+        met = {item for steps, rests in self.blocks.values() for item in enumerate(zip(steps, rests, strict=True))}
+        steps_of: dict[tuple[int, int], list[int]] = {}
+        for place, (step, rest) in met:
+            steps_of.setdefault((place, rest), []).append(step)
+        levels, rows, found = self.levels(), self.rows, set[tuple[int, int]]()
+        for (place, rest), steps in steps_of.items():
+            queries = {rows[v, rest] for v in levels[place + 1]}
+            for step in steps:
+                found.update([(step, query) for query in queries])
+        return sorted(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A clock of period 2P for an accumulator of blocks of P tokens."""
+
+    clock: Part
+    accumulator: Accumulator
+
     def program(self, alphabet: tuple[str, ...], outputs: tuple[Any, ...], empty: Any) -> Program:
         """The network."""
-        period, net = 2 * self.length, Assembly()
+        made, net = self.accumulator, Assembly()
+        period = 2 * made.length
         zero = net.wire((), {(): 0})
         phase = net.embed(self.clock.program, zero)
-        code = net.wire((0,), {(t,): c for t, c in enumerate(self.tokens)})
-        slots = net.layer(Layer(tuple(self._slot(i) for i in range(period))), (code, phase))
-        masked = Lookup({(bit, c): c * bit for bit in (0, 1) for c in range(len(self.letters) + 1)})
-        fold = Lookup({**{(x, 0): x for x in (0, *self.fold.values())}, **self.fold})
+        code = net.wire((0,), {(t,): c for t, c in enumerate(made.tokens)})
+        slots = net.layer(Layer(made.slots), (code, phase))
+        masked = Lookup({(bit, c): c * bit for bit in (0, 1) for c in range(len(made.letters) + 1)})
+        fold = Lookup({**{(x, 0): x for x in (0, *made.fold.values())}, **made.fold})
         folded = [zero, zero]
         for i, slot in enumerate(slots):
             for role in (0, 1):
@@ -144,37 +187,19 @@ class Blocks:
         for which in (0, 1):
             table: dict[tuple[int, ...], int] = {}
             for t in range(period):
-                half, place = divmod((t - 1) % period, self.length)
-                table |= {(t, x): entry[which][place] for (h, x), entry in self.blocks.items() if h == half}
+                half, place = divmod((t - 1) % period, made.length)
+                table |= {(t, x): entry[which][place] for (h, x), entry in made.blocks.items() if h == half}
             chosen.append(net.wire((phase, folded[1]), table))
-        query = net.wire((folded[0], chosen[1]), self.rows)
-        choose = Lookup({pair: pair for pair in self._pairs()})
-        book = self.readouts if self.points is not None else None
-        net.layer(Layer((Head(self.h0, self.steps, self.queries, choose, book),)), (chosen[0], query))
+        query = net.wire((folded[0], chosen[1]), made.rows)
+        net.layer(Layer((made.head,)), (chosen[0], query))
         return net.program(alphabet, outputs, empty)
-
-    def _slot(self, i: int) -> Head:
-        """Slot i of the ring: written at times t with (t - 1) mod 2P = i."""
-        period, codes = 2 * self.length, sorted(set(self.tokens))
-        choose = {(c, t): ((1 + c) * ((t - 1) % period == i), 0) for c in codes for t in range(period)}
-        one = (self.field.one,)
-        book = {(self.field(c),): c for c in sorted({0, *codes})}
-        return Head(((self.field.zero,),), self.buffer_steps(), (one,), Lookup(choose), book)
 
     def _plays(self, role: int, i: int, phase: int) -> int:
         """Whether slot i belongs to the block so far (role 0) or to the block before (role 1) at this phase."""
-        now = (phase - 1) % (2 * self.length)
-        same = now // self.length == i // self.length
+        length = self.accumulator.length
+        now = (phase - 1) % (2 * length)
+        same = now // length == i // length
         return int(same and i <= now) if role == 0 else int(not same)
-
-    def _pairs(self) -> list[tuple[int, int]]:
-        """(step, query) pairs that occur."""
-        found: set[tuple[int, int]] = set()
-        levels = self.levels()
-        for steps, rests in self.blocks.values():
-            for place, (step, rest) in enumerate(zip(steps, rests, strict=True)):
-                found |= {(step, self.rows[v, rest]) for v in levels[place + 1]}
-        return sorted(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -24,12 +25,12 @@ import numpy as np
 from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
 from statetrack.theory.automata import Dfa
-from statetrack.theory.fields import Element, Field
+from statetrack.theory.fields import Element
 from statetrack.theory.number_fields import RealCyclotomic, rationals
 from statetrack.theory.rotations import angle_field, planar_key, planar_reflection, planar_rotation
 from statetrack.theory.weighted import Wfa
 
-from .assembly import Blocks, Map, Part
+from .assembly import KEPT, Accumulator, Blocks, Map, Part
 from .factorise import factor_map, factor_map_to_bank, factor_partial, factor_to_bank, map_matrix, swaps
 from .margins import centred_ramp, dihedral_query
 from .program import Factor, Head, Layer, Lookup, Program, Readout, Step, step_map
@@ -70,19 +71,24 @@ STYLES: dict[str, Style] = {
 
 def clock(style: Style, length: int) -> tuple[Program, Dfa]:
     """An open program that counts time modulo 2·length over one symbol, and the automaton that does."""
+    return _clock(style.clock, length)
+
+
+@lru_cache(maxsize=KEPT)
+def _clock(kind: str, length: int) -> tuple[Program, Dfa]:
     period = 2 * length
     field = angle_field(period)
-    heads = _reflection_clock(field, length) if style.clock == "reflections" else (_turning(style, field, period),)
+    heads = _reflection_clock(field, length) if kind == "reflections" else (_turning(kind, field, period),)
     names = tuple(str(t) for t in range(period))
     dfa = Dfa(("t",), names, 0, np.array([[(t + 1) % period] for t in range(period)], dtype=np.int32), names)
     return Program(field, dfa.alphabet, tuple(Layer((head,)) for head in heads), names, names[0]), dfa
 
 
-def _turning(style: Style, field: RealCyclotomic, period: int) -> Head:
+def _turning(kind: str, field: RealCyclotomic, period: int) -> Head:
     """Rotation by 2π/period at every token, by one factor with a negative gate or by two reflections."""
     mirror = Factor(planar_key(field, 1, period), field(2))
     turn: Step = (Factor(planar_key(field, 0, period), field(2)), mirror)
-    if style.clock == "rotation":
+    if kind == "rotation":
         turn = (replace(mirror, alpha=vector(field, (1, -1))),)
     codebook = {planar_rotation(field, t, period)[0]: t % period for t in range(1, period + 1)}
     return Head(identity(field, 2), (turn,), (vector(field, (1, 0)),), Lookup(lambda key: (0, 0)), codebook)
@@ -132,9 +138,21 @@ def clocked_blocks(source: Source, style: Style, prove: Prove, *, per_token: int
     """
     if not source.dfa.alphabet or not 1 < len(point_maps(source)[0]) <= _MOST_POINTS:
         return None
-    builders = [_Builder(way, per_token) for way in _ways(source, style)]
-    built = (builder.build(style, prove) for builder in sorted(builders, key=lambda builder: len(builder.levels)))
-    return next((blocks for blocks in built if blocks is not None), None)
+    maps, points = tuple(point_maps(source)), _points(source)
+    if source.dfa.is_permutation():
+        # Swaps are the same for all targets.
+        style = replace(style, gates=False, wide=False, banks=False)
+    made = _accumulator(maps, points, points[source.dfa.start], replace(style, clock=""), per_token)
+    return None if made is None else Blocks(prove(*clock(style, made.length)), made)
+
+
+@lru_cache(maxsize=KEPT)
+def _accumulator(
+    maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Style, per_token: int
+) -> Accumulator | None:
+    builders = [_Builder(way, per_token) for way in _ways(maps, points, start, style)]
+    built = (builder.build() for builder in sorted(builders, key=lambda builder: len(builder.levels)))
+    return next((made for made in built if made is not None), None)
 
 
 def partial_layer(source: Source, style: Style) -> Program | None:
@@ -145,7 +163,7 @@ def partial_layer(source: Source, style: Style) -> Program | None:
     sink = _sink(point_maps(source)) if source.dfa.alphabet and not source.dfa.is_permutation() else None
     if sink is None or not 1 < len(source.dfa.states) <= _MOST_POINTS + 1:
         return None
-    way = _without_sink(source, style, sink)
+    way = _without_sink(tuple(point_maps(source)), source.dfa.start, style.gates, sink)
     steps = tuple(tuple(way.factors(f, 0)) for f in way.tokens)
     choose = Lookup({(token,): (token, 0) for token in range(len(steps))})
     dfa = source.dfa
@@ -169,71 +187,63 @@ def weighted_blocks(wfa: Wfa, style: Style, prove: Prove, *, per_token: int = 1)
         vector(field, map(field, wfa.final)),
         (vector(field, map(field, wfa.initial)),),
     )
-    return _Builder(way, per_token).build(style, prove)
+    made = _Builder(way, per_token).build()
+    return None if made is None else Blocks(prove(*clock(style, made.length)), made)
 
 
-def _ways(source: Source, style: Style) -> list[_Way[Map]]:
+def _ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Style) -> list[_Way[Map]]:
     """In place for bijections; without the sink for partial injections; in place or from bank to bank for the rest."""
-    field, maps = rationals(), tuple(point_maps(source))
-    n, total = len(maps[0]), _points(source)
-    ramp, wide = centred_ramp(field, n), _WayOnPoints(field)
-    if source.dfa.is_permutation():
-        return [wide(maps, lambda f, half: swaps(field, f), 1, total, ramp, source)]
+    field, ramp = rationals(), centred_ramp(rationals(), len(maps[0]))
+    if all(len(set(f)) == len(f) for f in maps):
+        return [_way_on_points(maps, lambda f, half: swaps(field, f), 1, points, ramp, start)]
     sink = _sink(maps)
-    found = [] if sink is None else [_without_sink(source, style, sink)]
+    found = [] if sink is None else [_without_sink(maps, start[0], style.gates, sink)]
     if style.wide and not style.banks:
-        found.append(wide(maps, lambda f, half: factor_map(field, f), 1, total, ramp, source))
+        found.append(_way_on_points(maps, lambda f, half: factor_map(field, f), 1, points, ramp, start))
     if style.wide:
 
         def banked(f: Map, half: int) -> list[Factor]:
             return factor_map_to_bank(field, f, 1 - half, gates=style.gates)
 
-        found.append(wide(maps, banked, 2, total, ramp, source))
+        found.append(_way_on_points(maps, banked, 2, points, ramp, start))
     return found
 
 
-def _without_sink(source: Source, style: Style, sink: int) -> _Way[Map]:
+def _without_sink(maps: tuple[Map, ...], start: int, gates: bool, sink: int) -> _Way[Map]:
     """Partial injections of the states other than the sink, which is the zero vector."""
-    field, maps = rationals(), point_maps(source)
+    field = rationals()
     kept = [q for q in range(len(maps[0])) if q != sink]
     number = {q: i for i, q in enumerate(kept)} | {sink: -1}
     partial = tuple(tuple(number[f[q]] for q in kept) for f in maps)
     signs = vector(field, ((i // 2 + 1) * (-1) ** i for i in range(len(kept))))
     points = tuple((number[q],) for q in range(len(kept) + 1))
-    return _WayOnPoints(field)(
-        partial, lambda f, half: factor_partial(field, f, gates=style.gates), 1, points, signs, source
+    return _way_on_points(
+        partial, lambda f, half: factor_partial(field, f, gates=gates), 1, points, signs, points[start]
     )
 
 
-@dataclass(frozen=True)
-class _WayOnPoints:
-    """Makes ways whose letters are maps of points (-1: dropped)."""
-
-    field: Field
-
-    def __call__(
-        self,
-        maps: tuple[Map, ...],
-        factors: Callable[[Map, int], list[Factor]],
-        banks: int,
-        points: tuple[Map, ...],
-        row: Vector,
-        source: Source,
-    ) -> _Way[Map]:
-        n, field = len(row), self.field
-        one = identity(field, n)
-        start = tuple(vector(field, [0] * n) if p < 0 else one[p] for p in points[source.dfa.start])
-        return _Way(
-            maps,
-            tuple(range(n)),
-            lambda g, f: tuple(-1 if i < 0 else g[i] for i in f),
-            lambda f: map_matrix(field, f),
-            factors,
-            banks,
-            points,
-            row,
-            start,
-        )
+def _way_on_points(
+    maps: tuple[Map, ...],
+    factors: Callable[[Map, int], list[Factor]],
+    banks: int,
+    points: tuple[Map, ...],
+    row: Vector,
+    start: Map,
+) -> _Way[Map]:
+    """The way whose letters are maps of points (-1: dropped)."""
+    n, field = len(row), rationals()
+    one = identity(field, n)
+    return _Way(
+        maps,
+        tuple(range(n)),
+        lambda g, f: tuple([-1 if i < 0 else g[i] for i in f]),
+        lambda f: map_matrix(field, f),
+        factors,
+        banks,
+        points,
+        row,
+        tuple(vector(field, [0] * n) if p < 0 else one[p] for p in start),
+    )
 
 
 def _points(source: Source) -> tuple[Map, ...]:
@@ -277,7 +287,7 @@ class _Builder(Generic[Letter]):
         self.listed: list[Scaled] = []
         self.levels = self._levels()
 
-    def build(self, style: Style, prove: Prove) -> Blocks | None:
+    def build(self) -> Accumulator | None:
         """Everything, or None past the budgets."""
         banks, field = self.way.banks, self.way.row[0].field
         if not self.levels or (banks == 1 and len(self.levels) == 2):
@@ -292,8 +302,7 @@ class _Builder(Generic[Letter]):
         queries, rows = self._rows(pairs)
         idle = (field.zero,) * n
         h0 = tuple((*idle, *column) if banks == 2 else column for column in self.way.start)
-        return Blocks(
-            prove(*clock(style, length)),
+        return Accumulator(
             length,
             tuple(self.way.matrix(f) for f in self.letters),
             self.tokens,

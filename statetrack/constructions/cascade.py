@@ -26,6 +26,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from statetrack.display import Drawn
 from statetrack.errors import BudgetExceeded, CertificateFailed
 from statetrack.theory.automata import Dfa, transition_maps
 
@@ -47,7 +48,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Cascade:
+class Cascade(Drawn):
     """Components, their start states, and the automaton's state as a function of theirs (`None`: not reachable).
 
     `whole`, if given, makes the step of all components at once, faster; it must agree with them on reachable states.
@@ -70,12 +71,7 @@ class Cascade:
 
     def actions(self, most: int = MAX_STATES) -> tuple[dict[tuple[int, ...], Map], ...]:
         """For each component its action at (token, states read), in every context that words lead to."""
-        states, tokens = self.reachable(most), range(len(self.dfa.alphabet))
-        found: list[dict[tuple[int, ...], Map]] = []
-        for component in self.components:
-            contexts = dict.fromkeys((t, *(x[i] for i in component.reads)) for x in states for t in tokens)
-            found.append({key: component.action(key[0], key[1:]) for key in contexts})
-        return tuple(found)
+        return _actions(self, most)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -94,6 +90,18 @@ class Cascade:
     def total_size(self) -> int:
         """The sum of the components' sizes."""
         return sum(component.size for component in self.components)
+
+
+# Targets of one automaton ask for the same one after the other.
+@lru_cache(maxsize=8)
+def _actions(cascade: Cascade, most: int) -> tuple[dict[tuple[int, ...], Map], ...]:
+    states, tokens = cascade.reachable(most), range(len(cascade.dfa.alphabet))
+    found: list[dict[tuple[int, ...], Map]] = []
+    for component in cascade.components:
+        reads = _reader(component.reads)
+        contexts = dict.fromkeys([(t, *read) for read in map(reads, states) for t in tokens])
+        found.append({key: component.action(key[0], key[1:]) for key in contexts})
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

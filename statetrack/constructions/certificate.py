@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from statetrack.errors import InvalidInput
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
 from statetrack.theory.number_fields import RealCyclotomic
+from statetrack.theory.quadratic_fields import RootField
 
 from .closure import Closure, HeadSearch, close, closed_program, float_readouts
 from .margins import Margin, margin
@@ -33,6 +35,8 @@ from .span import prove_span
 from .targets import Target, validate
 
 FORMAT = "statetrack-certificate/1"
+# Searches for automata of so many states at most are kept.
+_SMALL = 1_000
 
 
 @dataclass(frozen=True)
@@ -86,13 +90,9 @@ def certify(
     """
     if proof == "span":
         return _certify_span(program, dfa, goal)
-    result = close(program, dfa, max_joint=max_joint, progress=progress)
-    closed = closed_program(program, result)
+    searched = _searched_once if progress is None and len(dfa.states) <= _SMALL else _searched
+    result, closed, margins = searched(program, dfa, max_joint, progress)
     validate(closed, goal)
-    margins = tuple(
-        tuple(_margin(search, head) for search, head in zip(searches, layer.heads, strict=True))
-        for searches, layer in zip(result.heads, closed.layers, strict=True)
-    )
     states = tuple(tuple(len(search.reached) for search in searches) for searches in result.heads)
     claims: dict[str, Any] = {
         "joint": result.joint,
@@ -102,6 +102,23 @@ def certify(
     }
     data = _object("closure", closed, dfa, goal, result, claims)
     return closed, Certificate("closure", data, data["digest"], result.joint, states, margins)
+
+
+def _searched(
+    program: Program, dfa: Dfa, max_joint: int, progress: Callable[[int], None] | None
+) -> tuple[Closure, Program, tuple[tuple[Margin | None, ...], ...]]:
+    """The search, the closed program and its margins, whatever the target."""
+    result = close(program, dfa, max_joint=max_joint, progress=progress)
+    closed = closed_program(program, result)
+    margins = tuple(
+        tuple(_margin(search, head) for search, head in zip(searches, layer.heads, strict=True))
+        for searches, layer in zip(result.heads, closed.layers, strict=True)
+    )
+    return result, closed, margins
+
+
+# Targets of one automaton have the same program objects in them.
+_searched_once = lru_cache(maxsize=64)(_searched)
 
 
 def _certify_span(program: Program, dfa: Dfa, goal: Target) -> tuple[Program, Certificate]:
@@ -138,7 +155,7 @@ def _object(
     kind: str, program: Program, dfa: Dfa, goal: Target, result: Closure | None, claims: dict[str, Any]
 ) -> dict[str, Any]:
     """The certificate's JSON object, digest included."""
-    if not isinstance(program.field, RealCyclotomic):
+    if not isinstance(program.field, RealCyclotomic | RootField):
         raise InvalidInput(
             f"certificates are over real cyclotomic fields, not {program.field}; embed the program in one"
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from statetrack.display import Shown
 from statetrack.errors import CertificateFailed
 from statetrack.theory.automata import Dfa, Output
 from statetrack.theory.weighted import Wfa
@@ -25,7 +26,7 @@ from .weighted_plan import plan_weighted
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Shown):
     """A program that is proved to track its automaton on words of every length."""
 
     source: Source | WeightedSource

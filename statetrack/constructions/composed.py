@@ -1,6 +1,6 @@
 """Certificates of composed networks: kinds "blocks", "linear" and "stack" of docs/certificate.md, written and read.
 
-Main definitions: `blocks_certificate`, `linear_certificate`, `stack_certificate`, `closed_program`,
+Main definitions: `blocks_certificate`, `proved_blocks`, `linear_certificate`, `stack_certificate`, `closed_program`,
 `certified_part`.
 
 Main results: `closed_program` builds the network that a certificate describes, by the functions of `assembly` that
@@ -12,6 +12,7 @@ References: docs/certificate.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from statetrack.theory.fields import Field, element_from_json
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa
 
-from .assembly import Blocks, Module, Part, Stack
+from .assembly import KEPT, Accumulator, Blocks, Module, Part, Stack
 from .certificate import FORMAT, Certificate, automaton_json, certify, digest_of, factor_json
 from .margins import margin
 from .program import Dense, Factor, Head, Layer, Lookup, Program, step_map
@@ -35,37 +36,51 @@ Json = dict[str, Any]
 
 def blocks_certificate(blocks: Blocks, automaton: Dfa | Wfa, goal: Target) -> Certificate:
     """The certificate of a clock, a buffer and an accumulator; OutOfRange if a factor is outside the target."""
-    validate(blocks_program(blocks, automaton), goal)
-    value = None
-    if blocks.points is not None and len(blocks.readouts) > 1:
-        rows = list(blocks.readouts)
-        floats = np.array([[float(x) for x in row] for row in rows])
-        found = margin(rows, floats, np.array(list(blocks.readouts.values()), dtype=np.int32), 1.0)
-        value = None if found is None else str(found.bound)
+    return proved_blocks(blocks, automaton, goal)[1]
+
+
+def proved_blocks(blocks: Blocks, automaton: Dfa | Wfa, goal: Target) -> tuple[Program, Certificate]:
+    """The network of `blocks` and its certificate; OutOfRange if a factor is outside the target."""
+    program = blocks_program(blocks, automaton)
+    validate(program, goal)
+    fields, claims = _accumulator_json(blocks.accumulator)
     data: Json = {
         "format": FORMAT,
         "kind": "blocks",
         "range": goal.to_json(),
         "clock": blocks.clock.data,
-        "length": blocks.length,
-        "letters": [_matrix_json(m, maps=blocks.points is not None) for m in blocks.letters],
-        "tokens": list(blocks.tokens),
-        "buffer": _head_json((((blocks.field.zero,),)), blocks.buffer_steps(), ((blocks.field.one,),)),
-        "fold": [[*key, y] for key, y in blocks.fold.items()],
-        "accumulator": _head_json(blocks.h0, blocks.steps, blocks.queries),
-        "select": [_matrix_json(m) for m in blocks.select],
-        "blocks": [[*key, list(steps), list(rests)] for key, (steps, rests) in blocks.blocks.items()],
-        "rows": [[*key, query] for key, query in blocks.rows.items()],
-        "row": _vector_json(blocks.row),
-        "points": None if blocks.points is None else [list(p) for p in blocks.points],
+        **fields,
         "automaton": automaton_json(automaton) if isinstance(automaton, Dfa) else weighted_json(automaton),
-        "claims": {
-            "products": 1 + len({*blocks.fold.values()} - {0}),
-            "entries": len(blocks.fold) + 2 * blocks.length * len(blocks.blocks) + len(blocks.rows),
-            "margin": value,
-        },
+        "claims": {**claims},
     }
-    return _sealed(data)
+    return program, _sealed(data)
+
+
+# Targets of one automaton ask for the same one after the other.
+@lru_cache(maxsize=KEPT)
+def _accumulator_json(made: Accumulator) -> tuple[Json, Json]:
+    """What a certificate says of an accumulator, and what it claims of it, whatever the target."""
+    value = None
+    if made.points is not None and len(made.readouts) > 1:
+        rows = list(made.readouts)
+        floats = np.array([[float(x) for x in row] for row in rows])
+        found = margin(rows, floats, np.array(list(made.readouts.values()), dtype=np.int32), 1.0)
+        value = None if found is None else str(found.bound)
+    fields: Json = {
+        "length": made.length,
+        "letters": [_matrix_json(m, maps=made.points is not None) for m in made.letters],
+        "tokens": list(made.tokens),
+        "buffer": _head_json((((made.field.zero,),)), made.buffer_steps(), ((made.field.one,),)),
+        "fold": [[*key, y] for key, y in made.fold.items()],
+        "accumulator": _head_json(made.h0, made.steps, made.queries),
+        "select": [_matrix_json(m) for m in made.select],
+        "blocks": [[*key, list(steps), list(rests)] for key, (steps, rests) in made.blocks.items()],
+        "rows": [[*key, query] for key, query in made.rows.items()],
+        "row": _vector_json(made.row),
+        "points": None if made.points is None else [list(p) for p in made.points],
+    }
+    entries = len(made.fold) + 2 * made.length * len(made.blocks) + len(made.rows)
+    return fields, {"products": 1 + len({*made.fold.values()} - {0}), "entries": entries, "margin": value}
 
 
 def linear_certificate(head: Head, select: Matrix, wfa: Wfa, goal: Target) -> Certificate:
@@ -200,8 +215,7 @@ def _blocks(data: Mapping[str, Any]) -> Blocks:
     head = _head(data["accumulator"], Lookup({}))
     first, second = (_matrix(field, m) for m in data["select"])
     points = data["points"]
-    return Blocks(
-        part_of(data["clock"]),
+    made = Accumulator(
         data["length"],
         tuple(_matrix(field, m) for m in data["letters"]),
         tuple(data["tokens"]),
@@ -215,6 +229,7 @@ def _blocks(data: Mapping[str, Any]) -> Blocks:
         vector_of(field, data["row"]),
         None if points is None else tuple(tuple(p) for p in points),
     )
+    return Blocks(part_of(data["clock"]), made)
 
 
 def _head(data: Mapping[str, Any], choose: Lookup[tuple[int, ...], tuple[int, int]]) -> Head:

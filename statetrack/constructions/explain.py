@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from statetrack.errors import BudgetExceeded, InvalidInput, NoConstruction, NotExpressible
+from statetrack.theory.cayley_tables import from_group
 from statetrack.theory.groups import recognise
 from statetrack.theory.monoids import Classification, classify
 from statetrack.theory.weighted import hankel_rank
 
+from .atlas import MOST_DECIDED, decided
 from .compiler import compile_source
 from .program import Program
 from .source import Named, Options, Source, WeightedSource, resolve_any
@@ -137,6 +139,8 @@ def describe(source: Named, options: Options | None = None) -> dict[str, Any]:
         shape = recognise(resolved.group)
         facts["group_order"] = resolved.group.order
         facts["group_shape"] = None if shape is None else f"{shape.kind} {shape.n}"
+        if resolved.group.order <= MOST_DECIDED:
+            facts["one_layer"] = decided(from_group(resolved.group)).sentence(resolved.group.labels)
     if found.unknown is not None:
         facts["unknown"] = f"{found.unknown}; raise the bound with --max-monoid"
     return facts

@@ -13,6 +13,7 @@ References: CKDA Thm. 5; Grazzi et al. Prop. 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from statetrack.theory.arrays import Matrix, Vector, dot, identity, matrix, transpose, vector
@@ -22,6 +23,8 @@ from statetrack.theory.groups import cycles
 from .program import Factor
 
 Map = tuple[int, ...]
+# Searches factor very many maps, whose factors are few: the same objects are given again.
+_KEPT = 10_000
 
 
 def map_matrix(field: Field, f: Map) -> Matrix:
@@ -32,11 +35,12 @@ def map_matrix(field: Field, f: Map) -> Matrix:
 def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
     """The cycle x0 -> x1 -> ... as swaps (x_{k-2} x_{k-1}) first, ..., (x0 x1) last."""
     n = len(permutation)
-    return [
-        Factor(vector(field, (int(k == i) - int(k == j) for k in range(n))), field.one)
-        for cycle in cycles(permutation)
-        for i, j in reversed(list(pairwise(cycle)))
-    ]
+    return [_swap(field, n, i, j) for cycle in cycles(permutation) for i, j in reversed(list(pairwise(cycle)))]
+
+
+@lru_cache(maxsize=_KEPT)
+def _swap(field: Field, n: int, i: int, j: int) -> Factor:
+    return Factor(vector(field, (int(k == i) - int(k == j) for k in range(n))), field.one)
 
 
 def factor_map(field: Field, f: Map) -> list[Factor]:
@@ -96,18 +100,26 @@ def factor_partial(field: Field, f: Map, *, gates: bool) -> list[Factor]:
     moved = swaps(field, _closed({i: y for i, y in enumerate(f) if y >= 0}, n))
     if gates:
         return _gated(field, moved, dead, n)
-    one = identity(field, n)
-    return [*(Factor(one[i], field.one) for i in dead), *moved]
+    return [*(_projection(field, n, i) for i in dead), *moved]
+
+
+@lru_cache(maxsize=_KEPT)
+def _projection(field: Field, n: int, i: int) -> Factor:
+    return Factor(identity(field, n)[i], field.one)
 
 
 def _gated(field: Field, factors: list[Factor], dead: Sequence[int], n: int) -> list[Factor]:
     """The factors with zero gates on some points in the first one (a factor of its own if there is none)."""
     if not dead:
         return factors
-    clean = vector(field, (int(i not in dead) for i in range(n)))
-    if not factors:
-        return [Factor(vector(field, [0] * n), field.zero, clean)]
-    return [Factor(factors[0].w, factors[0].c, clean), *factors[1:]]
+    first = factors[0] if factors else Factor((field.zero,) * n, field.zero)
+    return [_with_zero_gates(first, tuple(dead)), *factors[1:]]
+
+
+@lru_cache(maxsize=_KEPT)
+def _with_zero_gates(factor: Factor, dead: Map) -> Factor:
+    field = factor.c.field
+    return Factor(factor.w, factor.c, vector(field, (int(i not in dead) for i in range(len(factor.w)))))
 
 
 def _closed(partial: dict[int, int], n: int) -> Map:
@@ -149,26 +161,22 @@ def factor_map_to_bank(field: Field, f: Map, bank: int, *, gates: bool) -> list[
     β = 1 + |preimage|. The source is left with garbage. Points with f = -1 are dropped.
     """
     n = len(f)
-    factors = [
-        Factor(
-            _banked(
-                vector(field, (int(y == p) for y in f)),
-                vector(field, (-int(i == p) for i in range(n))),
-                bank,
-            ),
-            field.one,
-        )
-        for p in sorted(set(f) - {-1})
-    ]
+    factors = [_carry(field, n, tuple([i for i, y in enumerate(f) if y == p]), p, bank) for p in sorted(set(f) - {-1})]
     return _into_clean(factors, field, n, bank, gates=gates)
+
+
+@lru_cache(maxsize=_KEPT)
+def _carry(field: Field, n: int, preimage: Map, p: int, bank: int) -> Factor:
+    """The factor that adds the points of a preimage to point p of a bank."""
+    points = vector(field, (int(i in preimage) for i in range(n)))
+    return Factor(_banked(points, vector(field, (-int(i == p) for i in range(n))), bank), field.one)
 
 
 def _into_clean(factors: list[Factor], field: Field, n: int, bank: int, *, gates: bool) -> list[Factor]:
     target = range(n * bank, n * bank + n)
     if gates:
         return _gated(field, factors, target, 2 * n)
-    one = identity(field, 2 * n)
-    return [*(Factor(one[i], field.one) for i in target), *factors]
+    return [*(_projection(field, 2 * n, i) for i in target), *factors]
 
 
 def _banked(source: Vector, target: Vector, bank: int) -> Vector:

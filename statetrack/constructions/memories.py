@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from statetrack.errors import InvalidInput
 from statetrack.theory.arrays import Vector, identity, vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.number_fields import rationals
 
+from .assembly import KEPT
 from .program import Factor, Head, Layer, LayerInput, Lookup, Program, Step, rank_one
 
 _GATED = frozenset({"kda", "kda-wide", "ckda", "ckda-wide"})
@@ -32,20 +34,23 @@ def memory_program(target: str, dfa: Dfa, orders: tuple[int, ...]) -> Program:
 
     States are named "p,x" (value before, value), or "x" for a memory of one value.
     """
+    diagonal = target in ("diag[0,1]", "diag[-1,1]")
     if "," not in dfa.states[0]:
-        layers = (_latch(dfa, orders, gates=target in ("diag[0,1]", "diag[-1,1]")),)
-    elif target in _GATED:
-        layers = (_window(dfa, orders, gates=True),)
-    elif target == "deltaproduct":
-        layers = (_window(dfa, orders, gates=False),)
-    elif target in _LATCHED:
-        layers = _latches(dfa, orders)
-    elif target in ("diag[0,1]", "diag[-1,1]"):
-        layers = (_digits(dfa, orders, gates=True),)
-    elif target.endswith("[0,1]"):
-        layers = (_digits(dfa, orders, gates=False),)
-    else:
-        raise InvalidInput(f"target {target!r} needs no memory of resets")
+        return _program(_latch, diagonal, dfa, orders)
+    if target in _GATED or target == "deltaproduct":
+        return _program(_window, target in _GATED, dfa, orders)
+    if target in _LATCHED:
+        return _program(_latches, False, dfa, orders)
+    if diagonal or target.endswith("[0,1]"):
+        return _program(_digits, diagonal, dfa, orders)
+    raise InvalidInput(f"target {target!r} needs no memory of resets")
+
+
+@lru_cache(maxsize=KEPT)
+def _program(
+    make: Callable[[Dfa, tuple[int, ...], bool], tuple[Layer, ...]], gates: bool, dfa: Dfa, orders: tuple[int, ...]
+) -> Program:
+    layers = make(dfa, orders, gates)
     return Program(rationals(), dfa.alphabet, layers, dfa.outputs, dfa.outputs[dfa.start])
 
 
@@ -80,14 +85,14 @@ def base_past(most: int) -> int:
     return 1 << max(1, most.bit_length())
 
 
-def _latch(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
+def _latch(dfa: Dfa, orders: tuple[int, ...], gates: bool) -> tuple[Layer, ...]:
     """One number that each reset overwrites."""
     field = rationals()
     steps = tuple(overwriting(o - 1, gates=gates) if o else () for o in orders)
     return _one_a_letter(((field(_start(dfa)),),), steps, [(field.one,)])
 
 
-def _window(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
+def _window(dfa: Dfa, orders: tuple[int, ...], gates: bool) -> tuple[Layer, ...]:
     """Two heads of two numbers with the same steps; one reads x, the other p."""
     field, start = rationals(), _start(dfa)
     steps = tuple(pushing(o - 1, gates=gates) if o else () for o in orders)
@@ -97,14 +102,14 @@ def _window(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
 
 def _one_a_letter(
     h0: tuple[Vector, ...], steps: tuple[Step, ...], queries: Sequence[Vector], unit: Fraction | None = None
-) -> Layer:
-    """Heads that take step a at letter a, one a query."""
+) -> tuple[Layer, ...]:
+    """One layer of heads that take step a at letter a, one a query."""
     choose = Lookup({(a,): (a, 0) for a in range(len(steps))})
-    return Layer(tuple(Head(h0, steps, (q,), choose, None, unit) for q in queries))
+    return (Layer(tuple(Head(h0, steps, (q,), choose, None, unit) for q in queries)),)
 
 
-def _latches(dfa: Dfa, orders: tuple[int, ...]) -> tuple[Layer, ...]:
-    """A sign that flips at each reset; two numbers, of which the reset writes the one that the sign names."""
+def _latches(dfa: Dfa, orders: tuple[int, ...], gates: bool) -> tuple[Layer, ...]:
+    """No gates: a sign that flips at each reset; two numbers, of which the reset writes the one that the sign names."""
     field, start = rationals(), _start(dfa)
     one, letters = (field.one,), range(len(orders))
     signs = {(field.one,): 0, (-field.one,): 1}
@@ -129,7 +134,7 @@ def _latches(dfa: Dfa, orders: tuple[int, ...]) -> tuple[Layer, ...]:
     return Layer((toggle,)), Layer(heads)
 
 
-def _digits(dfa: Dfa, orders: tuple[int, ...], *, gates: bool) -> Layer:
+def _digits(dfa: Dfa, orders: tuple[int, ...], gates: bool) -> tuple[Layer, ...]:
     """One number x·B + p, B a power of two past all values, floored to integers; 1/B is a gate or 1 - β."""
     field, start = rationals(), _start(dfa)
     base = base_past(max(start, *(o - 1 for o in orders)))

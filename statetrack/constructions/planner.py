@@ -16,11 +16,13 @@ from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group, permutation_group, recognise, reflections_needed
 
 from . import trackers
+from .adapted_frames import adapted_head
 from .assembly import Map, Part, Stack
+from .atlas import one_layer
 from .blocks import STYLES, clocked_blocks, partial_layer
 from .cascade import Cascade
 from .certificate import Certificate
-from .composed import blocks_certificate, blocks_program, certified_part, stack_certificate
+from .composed import certified_part, proved_blocks, stack_certificate
 from .memories import memory_program
 from .program import Program
 from .reduction import best_cascade
@@ -79,7 +81,9 @@ class _Recipe:
 
 
 def _simple(make: Callable[[Source], Program | None]) -> Callable[[Source, Target, Limits], Made]:
-    return lambda source, goal, limits: make(source)
+    # Targets of one automaton ask for the same program one after the other.
+    made = lru_cache(maxsize=8)(make)
+    return lambda source, goal, limits: made(source)
 
 
 def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
@@ -91,7 +95,7 @@ def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
     blocks = clocked_blocks(source, STYLES[goal.name], partial(certified_part, goal=goal), per_token=per_token)
     if blocks is None:
         return None
-    return blocks_program(blocks, source.dfa), blocks_certificate(blocks, source.dfa, goal)
+    return proved_blocks(blocks, source.dfa, goal)
 
 
 def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
@@ -160,7 +164,7 @@ def _builders(goal: Target, limits: Limits) -> Builders:
     def track(dfa: Dfa, group: Group | None, letters: tuple[int, ...]) -> Part:
         if dfa not in made:
             given = group is not None
-            source = Source("component", dfa, group, letters, False) if given else from_automaton("component", dfa)
+            source = Source("component", dfa, group, letters, False) if given else _component(dfa)
             chosen = plan(source, goal, limits=limits, cascades=False)
             made[dfa] = (
                 proved(chosen.program, source.dfa)
@@ -186,6 +190,7 @@ def _builders(goal: Target, limits: Limits) -> Builders:
 
 # Targets of one automaton ask for the same cascade one after the other.
 _best = lru_cache(maxsize=4)(best_cascade)
+_component = lru_cache(maxsize=16)(partial(from_automaton, "component"))
 _MOST_CASCADE = 100_000
 _MOST_SPLIT = 1_000
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
@@ -216,11 +221,13 @@ _RECIPES = (
         _DELTA | _NARROW | _DIAGONAL,
     ),
     _Recipe("partial", "OURS-sink-is-zero", lambda s, goal, _: partial_layer(s, STYLES[goal.name]), _DELTA),
-    _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 2),
-    _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 2),
-    _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 3),
-    _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 3),
-    _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 3),
+    _Recipe("adapted", "OURS-forty-letters", _simple(adapted_head), _SIGNED, 2),
+    _Recipe("multihead", "OURS-one-layer-variety", lambda s, goal, _: one_layer(s, goal), _SIGNED, 2),
+    _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 3),
+    _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 3),
+    _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 4),
+    _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 4),
+    _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 4),
     _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")

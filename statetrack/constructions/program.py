@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Generic, TypeVar
+from functools import cached_property, lru_cache
+from typing import Generic, TypeVar, overload
 
 import numpy as np
 
+from statetrack.display import Shown
 from statetrack.errors import InvalidInput
 from statetrack.theory.arrays import Matrix, Vector, add, dot, identity, matmul
 from statetrack.theory.automata import Output, encode
@@ -37,6 +38,8 @@ Readout = tuple[Element, ...]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _MOST_REMEMBERED = 100_000
+# Maps of steps on columns of at most so many numbers are kept, the last ones asked for.
+_SMALL, _KEPT = 16, 10_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,15 @@ class Factor:
     alpha: Vector | None = None
     b: tuple[Vector, ...] | None = None
 
-    @property
+    @cached_property
+    def _hashed(self) -> int:
+        return hash((self.w, self.c, self.alpha, self.b))
+
+    def __hash__(self) -> int:
+        """Of all four; kept, as factors are looked up very often."""
+        return self._hashed
+
+    @cached_property
     def beta(self) -> Element:
         """c (w·w); 2 is a reflection."""
         return self.c * dot(self.w, self.w)
@@ -81,6 +92,10 @@ Step = tuple[Factor | Dense, ...]
 
 def step_map(field: Field, step: Step, size: int, width: int) -> StepMap:
     """The affine map of a step on states of shape [size, width]: factors applied in order."""
+    return (_small_map if size <= _SMALL else _map)(field, step, size, width)
+
+
+def _map(field: Field, step: Step, size: int, width: int) -> StepMap:
     total, offset = identity(field, size), None
     for factor in step:
         total = _after(factor, total)
@@ -90,6 +105,10 @@ def step_map(field: Field, step: Step, size: int, width: int) -> StepMap:
             offset = factor.b if offset is None else add(offset, factor.b)
     assert offset is None or len(offset) == width
     return StepMap(total, offset)
+
+
+# Programs for several targets and the parts of one program share most of their steps.
+_small_map = lru_cache(maxsize=_KEPT)(_map)
 
 
 def _after(factor: Factor | Dense, rows: Matrix) -> Matrix:
@@ -167,9 +186,39 @@ class Head:
         return len(self.h0)
 
     @cached_property
-    def maps(self) -> tuple[StepMap, ...]:
-        """The affine map of each step."""
-        return tuple(step_map(self.field, step, self.size, self.width) for step in self.steps)
+    def maps(self) -> Sequence[StepMap]:
+        """The affine map of each step, made when it is asked for."""
+        return StepMaps(self, {})
+
+    @cached_property
+    def moved(self) -> Moved:
+        """Its states and codes so far in exact runs, of all programs that it is part of."""
+        return Moved(self)
+
+
+class StepMaps(Sequence[StepMap]):
+    """The affine maps of a head's steps, each made once it is asked for; `products` as for `head_orbit`."""
+
+    def __init__(self, head: Head, products: Mapping[int, tuple[int, int]]) -> None:
+        self._head, self._products = head, products
+        self._made: dict[int, StepMap] = {}
+
+    def __len__(self) -> int:
+        return len(self._head.steps)
+
+    @overload
+    def __getitem__(self, index: int) -> StepMap: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StepMap]: ...
+    def __getitem__(self, index: int | slice) -> StepMap | Sequence[StepMap]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index not in self._made:
+            head = self._head
+            made = step_map(head.field, head.steps[index], head.size, head.width)
+            product = self._products.get(index)
+            self._made[index] = made if product is None else replace(made, product=product)
+        return self._made[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +249,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Shown):
     """An exact network: its answer after a word is a state number; `outputs[state]` is what it says.
 
     The answer is the last of the tables `answer`, or without them the last layer's symbol. `field` is that of the
@@ -277,66 +326,102 @@ class Program:
 class Runner:
     """Exact execution: one `Orbit` a head, moved by integer arithmetic and remembered."""
 
-    def __init__(self, program: Program, *, max_states: int = 5_000_000) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.orbits = tuple(
-            tuple(head_orbit(head, max_states=max_states) for head in layer.heads) for layer in program.layers
+        self._layers = tuple(
+            (layer, reads, tuple(head.moved for head in layer.heads), dict[LayerInput, _Picks]())
+            for layer, reads in zip(program.layers, program.reads, strict=True)
         )
-        self._known: dict[tuple[tuple[int, ...], int], tuple[tuple[int, ...], int, Readout, tuple[int, int, int]]] = {}
+        self._known: dict[tuple[tuple[int, ...], int], tuple[tuple[int, ...], int, tuple[int, int, int]]] = {}
 
     def symbols(self, word: Iterable[str]) -> tuple[int, ...]:
         """The answer after each token of the word."""
-        return tuple(answer for answer, _, _ in self._walk(word))
+        return tuple(answer for answer, _ in self._walk(word))
 
     def values(self, word: Iterable[str]) -> tuple[Element, ...]:
         """The last head's readout after each token, of a weighted program."""
-        return tuple(readout[0] for _, readout, _ in self._walk(word))
+        _, _, heads, _ = self._layers[-1]
+        return tuple(heads[-1].readout(query, state)[0] for _, (_, query, state) in self._walk(word))
 
     def last_head(self, word: Iterable[str]) -> Iterator[tuple[int, int, Vector]]:
         """For each token the step and the query that the last head takes, and its first column after the step."""
-        orbit = self.orbits[-1][-1]
-        for _, _, (step, query, state) in self._walk(word):
+        _, _, heads, _ = self._layers[-1]
+        orbit = heads[-1].orbit
+        for _, (step, query, state) in self._walk(word):
             yield step, query, orbit.columns.vector(int(orbit.rows(range(state, state + 1))[0, 0]))
 
-    def _walk(self, word: Iterable[str]) -> Iterator[tuple[int, Readout, tuple[int, int, int]]]:
-        """Answer, last readout, and (step, query, state) of the last head, after each token."""
+    def _walk(self, word: Iterable[str]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """Answer, and (step, query, state) of the last head, after each token."""
         states = tuple(0 for layer in self.program.layers for _ in layer.heads)
         for token in self.program.encode(word):
             if (states, token) not in self._known:
                 if len(self._known) >= _MOST_REMEMBERED:
                     self._known.clear()
                 self._known[states, token] = self._step(states, token)
-            states, answer, readout, last = self._known[states, token]
-            yield answer, readout, last
+            states, answer, last = self._known[states, token]
+            yield answer, last
 
-    def _step(self, states: tuple[int, ...], token: int) -> tuple[tuple[int, ...], int, Readout, tuple[int, int, int]]:
-        registers, readout, last = [token], (), (0, 0, 0)
+    def _step(self, states: tuple[int, ...], token: int) -> tuple[tuple[int, ...], int, tuple[int, int, int]]:
+        registers, last = [token], (0, 0, 0)
         moved: list[int] = []
-        for layer, reads, orbits in zip(self.program.layers, self.program.reads, self.orbits, strict=True):
+        for layer, reads, heads, picks in self._layers:
             _wire(layer.wires, registers)
-            key = tuple(registers[i] for i in reads)
+            key = tuple([registers[i] for i in reads])
+            if key not in picks:
+                picks[key] = tuple([(head, *head.head.choose(key)) for head in heads])
             codes: list[int] = []
-            for head, orbit in zip(layer.heads, orbits, strict=True):
-                step, query = head.choose(key)
-                moved.append(int(orbit.move(step, np.array([states[len(moved)]], dtype=np.int32))[0]))
-                last = step, query, moved[-1]
-                numbers = orbit.readouts(head.queries[query], np.array([moved[-1]], dtype=np.int32))[0]
-                readout = tuple(orbit.scalars.vector(int(x))[0] for x in numbers)
-                if head.codebook is not None:
-                    codes.append(head.codebook[readout])
+            for head, step, query in picks[key]:
+                state = head.move(step, states[len(moved)])
+                moved.append(state)
+                last = step, query, state
+                if head.head.codebook is not None:
+                    codes.append(head.code(query, state))
                 elif self.program.outputs:
                     raise InvalidInput("this program has no codebook yet; certify it first")
             registers += codes if layer.emit is None else [layer.emit(tuple(codes))]
         _wire(self.program.answer, registers)
-        return tuple(moved), registers[-1], readout, last
+        return tuple(moved), registers[-1], last
+
+
+class Moved:
+    """A head's orbit one state at a time: numbers of states after steps, readouts and codes, each found once."""
+
+    def __init__(self, head: Head) -> None:
+        self.head, self.orbit = head, head_orbit(head, max_states=5_000_000)
+        self._moves: dict[tuple[int, int], int] = {}
+        self._codes: dict[tuple[int, int], int] = {}
+
+    def move(self, step: int, state: int) -> int:
+        """The number of the state after the step."""
+        found = self._moves.get((step, state))
+        if found is None:
+            found = self._moves[step, state] = int(self.orbit.move(step, np.array([state], dtype=np.int32))[0])
+        return found
+
+    def readout(self, query: int, state: int) -> Readout:
+        """The exact readout of a state."""
+        numbers = self.orbit.readouts(self.head.queries[query], np.array([state], dtype=np.int32))[0]
+        return tuple(self.orbit.scalars.vector(int(x))[0] for x in numbers)
+
+    def code(self, query: int, state: int) -> int:
+        """The code of a state's readout; KeyError if the codebook has none."""
+        found = self._codes.get((query, state))
+        if found is None:
+            assert self.head.codebook is not None
+            found = self._codes[query, state] = self.head.codebook[self.readout(query, state)]
+        return found
+
+
+_Picks = tuple[tuple[Moved, int, int], ...]
 
 
 def _wire(wires: Iterable[Table], registers: list[int]) -> None:
     for wire in wires:
-        registers.append(wire.entries(tuple(registers[i] for i in wire.reads)))
+        key, seen = tuple([registers[i] for i in wire.reads]), wire.entries.seen
+        registers.append(seen[key] if key in seen else wire.entries(key))
 
 
 def head_orbit(head: Head, *, max_states: int, products: Mapping[int, tuple[int, int]] | None = None) -> Orbit:
     """The exact orbit of one head; `products` gives steps that are known to be a product of two others."""
-    maps = [replace(m, product=products[i]) if products and i in products else m for i, m in enumerate(head.maps)]
+    maps = StepMaps(head, products) if products else head.maps
     return Orbit(head.field, head.h0, maps, max_states=max_states, unit=head.unit)

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -138,7 +139,7 @@ def resolve_any(source: Named, options: Options | None = None) -> Source | Weigh
     if isinstance(source, Wfa):
         return weighted_source("weighted automaton", source)
     if isinstance(source, Dfa):
-        return from_automaton("automaton", source)
+        return _of_automaton(source)
     if not isinstance(source, Group):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInput(f"source {source!r}: give a string, a Dfa, a Group or a Wfa")
     return from_group(source, options.letters)
@@ -229,6 +230,12 @@ def from_automaton(name: str, dfa: Dfa) -> Source:
     found = transition_group(dfa, max_order=_RECOGNITION_ORDER)
     group, letters = found if found else (None, ())
     return Source(name, dfa, group, letters, True)
+
+
+@lru_cache(maxsize=4)
+def _of_automaton(dfa: Dfa) -> Source:
+    """An automaton given as a value, for all targets that are asked for one after the other."""
+    return from_automaton("automaton", dfa)
 
 
 def parse_word(text: str, alphabet: tuple[str, ...]) -> tuple[str, ...]:

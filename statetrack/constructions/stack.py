@@ -15,8 +15,9 @@ References: Krohn and Rhodes; Grazzi et al. Thm. 4 (repaired: a stack of states 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from statetrack.errors import BudgetExceeded, CertificateFailed
 from statetrack.theory.automata import Dfa
 from statetrack.theory.groups import Group, word_problem
 
-from .assembly import Map, Module, Part, Stack
+from .assembly import KEPT, Map, Module, Part, Stack
 from .cascade import Cascade
 from .program import Lookup
 from .registers import registers_move
@@ -55,23 +56,19 @@ def settle(dfa: Dfa, modules: tuple[Module, ...], reads: tuple[int, ...], max_jo
     Raises CertificateFailed with a word if two states have the same values; BudgetExceeded past `max_joint`.
     """
     assert all(j < i for i, module in enumerate(modules) for j in module.reads), "modules read earlier ones only"
+    values, after = _joint_values(modules, len(dfa.alphabet), max_joint)
+    keys = [tuple([row[j] for j in reads]) for row in values]
+    delta: list[list[int]] = dfa.delta.tolist()
     answer: dict[tuple[int, ...], int] = {}
-    start = (*(m.values[m.part.dfa.start] for m in modules), dfa.start)
-    found: dict[States, tuple[int, int]] = {start: (-1, -1)}
-    listed = [start]
-    for at, joint in enumerate(listed):
-        targets: list[int] = dfa.delta[joint[-1]].tolist()
-        for token, q in enumerate(targets):
-            after: list[int] = []
-            for i, module in enumerate(modules):
-                letter = module.letters((token, *(joint[j] for j in module.reads)))
-                after.append(module.moves[joint[i], letter])
-            key = tuple(after[j] for j in reads)
-            if answer.setdefault(key, q) != q:
+    found: dict[States, tuple[int, int]] = {(0, dfa.start): (-1, -1)}
+    listed = [(0, dfa.start)]
+    for at, (joint, state) in enumerate(listed):
+        for token, image in enumerate(zip(after[joint], delta[state], strict=True)):
+            to, q = image
+            if answer.setdefault(keys[to], q) != q:
                 shown = " ".join(dfa.alphabet[t] for t in _word(found, listed, at, token)[:40])
-                got, want = dfa.states[answer[key]], dfa.states[q]
+                got, want = dfa.states[answer[keys[to]]], dfa.states[q]
                 raise CertificateFailed(f"answer of the stack after {shown!r}", repr(got), repr(want))
-            image = (*after, q)
             if image not in found:
                 if len(listed) >= max_joint:
                     raise BudgetExceeded("states of the cascade", max_joint, "--max-states")
@@ -80,7 +77,35 @@ def settle(dfa: Dfa, modules: tuple[Module, ...], reads: tuple[int, ...], max_jo
     return Stack(modules, reads, Lookup(answer)), len(listed)
 
 
-def _word(found: dict[States, tuple[int, int]], listed: list[States], at: int, token: int) -> list[int]:
+def _joint_values(modules: tuple[Module, ...], letters: int, most: int) -> tuple[list[States], list[list[int]]]:
+    """The joint values of the modules in reach, and for each the number of those after each token.
+
+    Module by module: what it is told depends on the values before it only, which are far fewer.
+    """
+    values, after = [()], [[0] * letters]
+    for module in modules:
+        told = [
+            [module.letters((token, *[row[j] for j in module.reads])) for token in range(letters)] for row in values
+        ]
+        moves = module.moves
+        listed: list[tuple[int, int]] = [(0, module.values[module.part.dfa.start])]
+        number, edges = {listed[0]: 0}, list[list[int]]()
+        for at, value in listed:
+            row: list[int] = []
+            for to, letter in zip(after[at], told[at], strict=True):
+                image = to, moves[value, letter]
+                if image not in number:
+                    if len(listed) >= most:
+                        raise BudgetExceeded("states of the cascade", most, "--max-states")
+                    number[image] = len(listed)
+                    listed.append(image)
+                row.append(number[image])
+            edges.append(row)
+        values, after = [(*values[at], value) for at, value in listed], edges
+    return values, after
+
+
+def _word(found: Mapping[States, tuple[int, int]], listed: Sequence[States], at: int, token: int) -> list[int]:
     word = [token]
     while at:
         at, token = found[listed[at]]
@@ -130,7 +155,7 @@ def component_part(
         states = (-1, start) if read else (start,)
         part = make.registers(_explored(actions, states, registers_move, _named), actions, start)
     else:
-        part = _split(actions, constant, start, make, max_joint, read=read)
+        part = _split(actions, start, make, max_joint, read=read)
     return ComponentPart(part, _now(part), order)
 
 
@@ -179,39 +204,67 @@ def _memory(orders: Sequence[int], start: int, make: Builders, *, read: bool) ->
     return make.remember(_explored([(o,) for o in letters], (start,) * (1 + read), move, _named), letters)
 
 
-def _split(
-    actions: tuple[Map, ...], constant: Sequence[bool], start: int, make: Builders, max_joint: int, *, read: bool
-) -> Part:
-    """Group part and memory of one component: a stack that knows (value before the last reset, moved along; value)."""
-    size = len(actions[0])
+@dataclass(frozen=True, eq=False)
+class _Halves:
+    """Group and memory of one component, whatever the target: the group, the elements of its letters and their problem.
+
+    `moves[a]` is the element of action a, `orders` the memory's order at (action, element), `whole` the automaton of
+    both; `settled` keeps what searches found.
+    """
+
+    group: Group
+    chosen: tuple[int, ...]
+    moves: tuple[int, ...]
+    problem: Dfa
+    elements: tuple[int, ...]
+    orders: dict[tuple[int, ...], int]
+    whole: Dfa
+    settled: dict[tuple[Dfa, Dfa, int], tuple[Lookup[tuple[int, ...], int], int]]
+
+
+# Targets of one automaton ask for the same one after the other.
+@lru_cache(maxsize=KEPT)
+def _halves(actions: tuple[Map, ...], start: int, read: bool) -> _Halves:
+    constant = [len(set(f)) == 1 for f in actions]
     split = split_resets(actions)
     group = split.group
     # A bijection's element is where it moves the identity, element 0.
-    moves = [0 if c else split.moves[f][0] for c, f in zip(constant, actions, strict=True)]
+    moves = tuple(0 if c else split.moves[f][0] for c, f in zip(constant, actions, strict=True))
     chosen = tuple(dict.fromkeys(moves))
-    bijective = make.track(word_problem(group, chosen), group, chosen)
+    problem = word_problem(group, chosen)
     number = {label: g for g, label in enumerate(group.labels)}
-    elements = tuple(number[name] for name in bijective.dfa.states)
-    orders = {
+    elements = tuple(number[name] for name in problem.states)
+    orders: dict[tuple[int, ...], int] = {
         (a, g): 1 + split.resets[f[0]][g] if c else 0
         for a, (c, f) in enumerate(zip(constant, actions, strict=True))
         for g in sorted(set(elements))
     }
-    memory = _memory(tuple(orders.values()), start, make, read=read)
-    letters = sorted(set(orders.values()))
+
+    def move(f: Map, x: States) -> States:
+        return (*x[1:], f[0]) if len(set(f)) == 1 else tuple(f[i] for i in x)
+
+    whole = _explored(actions, (start,) * (1 + read), move, _named)
+    return _Halves(group, chosen, moves, problem, elements, orders, whole, {})
+
+
+def _split(actions: tuple[Map, ...], start: int, make: Builders, max_joint: int, *, read: bool) -> Part:
+    """Group part and memory of one component: a stack that knows (value before the last reset, moved along; value)."""
+    made = _halves(actions, start, read)
+    bijective = make.track(made.problem, made.group, made.chosen)
+    memory = _memory(tuple(made.orders.values()), start, make, read=read)
+    letters = sorted(set(made.orders.values()))
     modules = (
-        Module(bijective, (), Lookup({(a,): chosen.index(g) for a, g in enumerate(moves)}), elements),
+        Module(bijective, (), Lookup({(a,): made.chosen.index(g) for a, g in enumerate(made.moves)}), made.elements),
         Module(
             memory,
             (0,),
-            Lookup({key: letters.index(order) for key, order in orders.items()}),
+            Lookup({key: letters.index(order) for key, order in made.orders.items()}),
             tuple(range(len(memory.dfa.states))),
         ),
     )
-
-    def move(f: Map, x: States) -> States:
-        return (*x[1:], f[0]) if len(set(f)) == 1 and size > 1 else tuple(f[i] for i in x)
-
-    dfa = _explored(actions, (start,) * (1 + read), move, _named)
-    stack, joint = settle(dfa, modules, (0, 1), max_joint)
-    return make.stack(stack, dfa, joint)
+    key = bijective.dfa, memory.dfa, max_joint
+    if key not in made.settled:
+        stack, joint = settle(made.whole, modules, (0, 1), max_joint)
+        made.settled[key] = stack.answer, joint
+    answer, joint = made.settled[key]
+    return make.stack(Stack(modules, (0, 1), answer), made.whole, joint)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
@@ -288,24 +289,32 @@ def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) 
     """A head on H_0 = I whose query is searched over the states it reaches."""
     guess = _one_head(source, field, identity(field, size), steps, vector(field, [1] + [0] * (size - 1)))
     head = guess.layers[0].heads[0]
-    orbit = head_orbit(head, max_states=1_000_000)
-    assert source.group is not None
-    elements, done = np.zeros(1, dtype=np.int32), 0
-    products = [source.group.left(g) for g in source.letters]
+    group = source.group
+    assert group is not None
     step_of = [head.choose((token,))[0] for token in range(len(source.letters))]
+    query = separating_query(head, step_of, [group.left(g) for g in source.letters])
+    return _one_head(source, field, head.h0, steps, vector(field, query))
+
+
+def separating_query(head: Head, step_of: Sequence[int], products: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
+    """A query that tells hidden states of different elements apart, for a finite orthogonal head that starts at I.
+
+    Letter number i takes step_of[i] and sends element g to products[i][g]; element 0 is the identity.
+    """
+    orbit = head_orbit(head, max_states=1_000_000)
+    elements, done = np.zeros(1, dtype=np.int32), 0
     while done < len(elements):
         frontier = np.arange(done, len(elements), dtype=np.int32)
         done = len(elements)
-        for token, step in enumerate(step_of):
+        for step, product in zip(step_of, products, strict=True):
             images = orbit.move(step, frontier)
             elements = np.concatenate([elements, np.full(len(orbit) - len(elements), -1, dtype=np.int32)])
-            elements[images] = products[token][elements[frontier]]
+            elements[images] = product[elements[frontier]]
     columns = orbit.columns.to_floats()
     states = columns[orbit.rows(range(len(orbit)))].transpose(0, 2, 1)
     # Two hidden states of different elements must read differently, whatever the automaton calls them: only then is
     # the distance of their readouts that of q from the image of q under an element other than the identity.
-    query = best_query(states, elements != 0)
-    return _one_head(source, field, head.h0, steps, vector(field, query))
+    return best_query(states, elements != 0)
 
 
 def points(source: Source) -> int:

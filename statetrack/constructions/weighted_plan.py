@@ -20,13 +20,7 @@ from statetrack.theory.weighted import Wfa
 
 from .blocks import STYLES, weighted_blocks
 from .certificate import Certificate
-from .composed import (
-    blocks_certificate,
-    blocks_program,
-    certified_part,
-    linear_certificate,
-    linear_program,
-)
+from .composed import certified_part, linear_certificate, linear_program, proved_blocks
 from .program import Dense, Head, Lookup, Program
 from .source import WeightedSource
 from .targets import Target
@@ -55,7 +49,7 @@ def plan_weighted(source: WeightedSource, goal: Target) -> tuple[str, str, Progr
     if blocks is None:
         reason = f"its {len(wfa.alphabet)} letters of {wfa.size} states have too many products for blocks"
         raise NoConstruction(source.name, goal.name, reason, "use --target unconstrained")
-    return "blocks", "CKDA Thm. 5", blocks_program(blocks, wfa), blocks_certificate(blocks, wfa, goal)
+    return "blocks", "CKDA Thm. 5", *proved_blocks(blocks, wfa, goal)
 
 
 def bits_per_token(wfa: Wfa) -> float:

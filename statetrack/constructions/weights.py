@@ -39,8 +39,23 @@ from .program import Dense, Factor, Head, Layer, Program, head_orbit
 from .reading import any_automaton
 
 Array = NDArray[Any]
-FORMATS: Mapping[str, Any] = {"float64": np.float64, "float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
-_ON_DISK = {"F64": np.float64, "F32": np.float32, "BF16": ml_dtypes.bfloat16, "I32": np.int32}
+FORMATS: Mapping[str, Any] = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+_ON_DISK = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "BF16": ml_dtypes.bfloat16,
+    "F16": np.float16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "I32": np.int32,
+}
 VERSION = "statetrack-weights/2"
 _MOST_ENTRIES = 1 << 27
 
@@ -49,13 +64,22 @@ _MOST_ENTRIES = 1 << 27
 class Weights:
     """Tensors of every layer by name ("layers.0.keys", ...), their number format, and the certificate they come from.
 
-    `certificate` is the JSON object; `automaton` what it tracks. Names and shapes: docs/weights.md.
+    `certificate` is the JSON object; `automaton` what it tracks. Names and shapes: docs/weights.md. `state_dtype` is
+    the format of the state if it is another than that of the tables; `float_proof` the proof that these numbers are
+    right for ever (docs/precision.md), if there is one.
     """
 
     dtype: str
     tensors: Mapping[str, Array]
     certificate: Mapping[str, Any]
     automaton: Dfa | Wfa
+    state_dtype: str | None = None
+    float_proof: Mapping[str, Any] | None = None
+
+    @property
+    def storage(self) -> str:
+        """The number format of the state."""
+        return self.state_dtype or self.dtype
 
     @property
     def is_weighted(self) -> bool:
@@ -71,14 +95,21 @@ class Weights:
 
     def save(self, path: str | Path) -> None:
         """Write one .safetensors file: tensors, certificate and digests. The file appears whole or not at all."""
-        target = Path(path)
+        write_whole(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the .safetensors file."""
         metadata = {
             "format": VERSION,
             "dtype": self.dtype,
             "certificate": json.dumps(self.certificate, separators=(",", ":")),
             "tensors_sha256": tensors_digest(self.tensors),
         }
-        write_whole(target, to_bytes({n: np.ascontiguousarray(t) for n, t in self.tensors.items()}, metadata))
+        if self.state_dtype is not None:
+            metadata["state_dtype"] = self.state_dtype
+        if self.float_proof is not None:
+            metadata["float_proof"] = json.dumps(self.float_proof, separators=(",", ":"))
+        return to_bytes({n: np.ascontiguousarray(t) for n, t in self.tensors.items()}, metadata)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -107,7 +138,7 @@ def tensors_digest(tensors: Mapping[str, Array]) -> str:
 
 
 def lower(program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtype: str = "float32") -> Weights:
-    """The tensors of a closed program in a number format ("float64", "float32", "bfloat16").
+    """The tensors of a closed program in a number format (a name of `FORMATS`).
 
     Every entry is within an ulp of the exact number (exact where the format has it); codebooks are kept in float64 for
     float64 and in float32 otherwise. Raises InvalidInput for an unknown format.
@@ -317,14 +348,17 @@ def load_weights(path: str | Path) -> Weights:
             raise InvalidFile(name, "not a statetrack weights file", "give one written by 'statetrack build'")
         views: list[tuple[str, Any]] = list(cast(Any, safetensors).deserialize(Path(path).read_bytes()))
         tensors = {key: _array(view) for key, view in views}
-        if metadata["dtype"] not in FORMATS:
-            raise InvalidFile(name, f"number format {metadata['dtype']!r} is not known", again)
+        state_dtype = metadata.get("state_dtype")
+        for used in (metadata["dtype"], state_dtype or metadata["dtype"]):
+            if used not in FORMATS:
+                raise InvalidFile(name, f"number format {used!r} is not known", again)
         data = json.loads(metadata["certificate"])
         if digest_of(data) != data["digest"]:
             raise InvalidFile(name, "the certificate does not match its digest", again)
         if tensors_digest(tensors) != metadata["tensors_sha256"]:
             raise InvalidFile(name, "the tensors do not match their digest", again)
-        return Weights(metadata["dtype"], tensors, data, any_automaton(data))
+        proof = json.loads(metadata["float_proof"]) if "float_proof" in metadata else None
+        return Weights(metadata["dtype"], tensors, data, any_automaton(data), state_dtype, proof)
     except InvalidFile:
         raise
     except (SafetensorError, OSError) as error:

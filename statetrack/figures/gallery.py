@@ -1,6 +1,6 @@
 """All pictures by name.
 
-Main definitions: `FIGURES`, `draw`, `pictures_of`.
+Main definitions: `FIGURES`, `OF_FILES`, `OF_MEASUREMENTS`, `draw`, `pictures_of`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from statetrack.errors import InvalidFile, InvalidInput
 from statetrack.proofs_check.report import Picture
 from statetrack.proofs_check.runner import claims
 
-from . import axes, cascades, programs, spectra
+from . import atlas_picture, axes, cascades, programs, spectra
+from .measured import OF_MEASUREMENTS, read_measurements
 
 KINDS = ("svg", "pdf", "png")
 FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -21,6 +22,7 @@ FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cube": ("the axes of the turned cube and the coordinate planes", axes.draw_cube),
     "icosahedron": ("the icosahedron's 16 axes, and why no plane holds five", axes.draw_icosahedron),
     "quaternions": ("what the quaternion tracker of A5 reaches", axes.draw_quaternions),
+    "atlas": ("which groups of order up to 60 one layer tracks", atlas_picture.draw_atlas),
     "cascade": ("a cascade as a tree: what its components read and do", cascades.draw_example),
     "clock": ("a clock's states and readouts", programs.draw_clock),
 }
@@ -33,8 +35,13 @@ OF_FILES: dict[str, tuple[str, Callable[[Path, Weights], None]]] = {
 }
 
 
-def draw(name: str, folder: Path, kinds: Sequence[str], weights: Weights | None = None) -> tuple[Path, ...]:
-    """Write a picture in each format, with its data as JSON beside it; returns the pictures' paths."""
+def draw(
+    name: str, folder: Path, kinds: Sequence[str], weights: Weights | None = None, measured: Path | None = None
+) -> tuple[Path, ...]:
+    """Write a picture in each format, with its data as JSON beside it; returns the pictures' paths.
+
+    `weights` for a picture of a weights file, `measured` (JSON lines) for one of measurements.
+    """
     wrong = [kind for kind in kinds if kind not in KINDS]
     if wrong or not kinds:
         raise InvalidInput(f"format {', '.join(wrong) or 'none'}: know {', '.join(KINDS)}")
@@ -44,7 +51,11 @@ def draw(name: str, folder: Path, kinds: Sequence[str], weights: Weights | None 
         raise InvalidFile(str(folder), f"cannot be made ({error.strerror})", "give a folder to write to") from None
     paths = tuple(folder / f"{name}.{kind}" for kind in kinds)
     for path in paths:
-        if name in OF_FILES:
+        if name in OF_MEASUREMENTS:
+            if measured is None:
+                raise InvalidInput(f"figure {name}: give the measurements to draw with --from FILE")
+            OF_MEASUREMENTS[name][1](path, read_measurements(measured))
+        elif name in OF_FILES:
             if weights is None:
                 raise InvalidInput(f"figure {name}: give the weights file to draw")
             OF_FILES[name][1](path, weights)

@@ -56,17 +56,19 @@ def ckda_chunk(
     output_final_state: bool,
     cu_seqlens: Int[Tensor, " bound"] | None,
     precision: Precision,
+    rows_a_chunk: int = _ROWS,
 ) -> tuple[Float[Tensor, "batch time value_head width"], Float[Tensor, "sequence value_head dim width"] | None]:
     """What `ckda_naive` of `ckda_reference` does, up to rounding, in chunks; the same arguments and results.
 
-    It computes in float64 if an input is float64, else in float32, whatever `precision` says.
+    It computes in float64 if an input is float64, else in float32, whatever `precision` says. A chunk has
+    `rows_a_chunk` rows, a power of two (or one token, if that is more).
     """
     batch, time, _, K = q.shape
     HV, V = v.shape[2:]
     dtype = working_type(q, k, v)
     bounds = torch.arange(batch + 1) * time if cu_seqlens is None else cu_seqlens.cpu().long()
     padded = 1 << (factors - 1).bit_length()
-    plan = _plan(bounds, max(1, _ROWS // padded)).to(q.device)
+    plan = _plan(bounds, max(1, rows_a_chunk // padded)).to(q.device)
     if initial_state is None:
         S = torch.zeros(len(plan.order), HV, K, V, dtype=dtype, device=q.device)
     else:

@@ -44,7 +44,7 @@ class Refused(Exception):
         super().__init__(f"{what}, got {ascii(got)[:90]}, expected {ascii(str(expected))[1:-1][:90]}")
 
 
-def verify(text: str, expect: str | None = None) -> dict[str, Any]:
+def verify(text: str, expect: str | None = None, larger: Callable[[Any], "Field"] | None = None) -> dict[str, Any]:
     """What the certificate's text proves, as a few named facts. Raises Refused for everything that is no proof."""
     try:
         top: Any = json.loads(text, object_pairs_hook=unique, parse_float=int, parse_constant=int)
@@ -62,7 +62,7 @@ def verify(text: str, expect: str | None = None) -> dict[str, Any]:
         kinds = [type(rule[key]).__name__[:3] for key in ("target", "gates", "additive", "low", "high", "dense")]
         good = good and kinds == [*3 * ["str"], "int", "int", "boo"] and len(top["layers"]) > 0
         need(good and all(below(row, *[states] * letters) for row in delta), "automaton", delta, "a total one")
-        field = Field(keys(top["field"], "cos")["cos"])
+        field = larger(top["field"]) if larger and "root" in top["field"] else Field(keys(top["field"], "cos")["cos"])
         layers = [Layer(field, rule, i, layer) for i, layer in enumerate(top["layers"])]
         joint, margins = (check_closure if kind == "closure" else check_span)(field, layers, top)
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RecursionError, MemoryError) as error:
@@ -107,9 +107,9 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def rational(value: Any) -> Fraction:
+def rational(value: Any) -> int | Fraction:
     """An integer or "p/q"."""
-    return Fraction(value if type(value) is int or {*value} <= {*"-/0123456789"} else "no number")
+    return value if type(value) is int else Fraction(value if {*value} <= {*"-/0123456789"} else "no number")
 
 
 def below(values: Any, *limits: int) -> bool:
@@ -133,11 +133,11 @@ class Numbers(dict[Any, int]):
 class Field:
     """K_N: b_0 = 1, b_k = 2cos(2πk/N), and b_i b_j = b_(i+j) + b_|i-j| with 2 for that rule's b_0."""
 
-    def __init__(self, order: Any) -> None:
-        need(type(order) is int and 0 < order <= 100_000, "conductor", order, "1 to 100000")
-        self.primes = [p for p in range(2, order + 1) if order % p == 0 and all(p % d for d in range(2, isqrt(p) + 1))]
-        self.N, self.basis, self.value = order, cache(self.basis), cache(self.value)
-        self.m = max(1, order * prod(p - 1 for p in self.primes) // prod(self.primes) // 2)
+    def __init__(self, size: Any) -> None:
+        need(type(size) is int and 0 < size <= 100_000, "conductor", size, "1 to 100000")
+        self.primes = [p for p in range(2, size + 1) if size % p == 0 and all(p % d for d in range(2, isqrt(p) + 1))]
+        self.N, self.basis, self.value, self.at_least = size, cache(self.basis), cache(self.value), cache(self.at_least)
+        self.m = max(1, size * prod(p - 1 for p in self.primes) // prod(self.primes) // 2)
 
     def basis(self, j: int) -> Sequence[tuple[int, int]]:
         """2cos(2πj/N) over the basis, for any integer j."""
@@ -163,8 +163,9 @@ class Field:
 
     def dot(self, u: Sequence[Num], v: Sequence[Num]) -> Num:
         """Σ u_i v_i, canonical."""
-        den, total = lcm(*[x[0] * y[0] for x, y in zip(u, v, strict=True)]), defaultdict[int, int](int)
-        for (d, xs), (e, ys) in zip(u, v, strict=True):
+        pairs = [(x, y) for x, y in zip(u, v, strict=True) if x[1] and y[1]]
+        den, total = lcm(*[x[0] * y[0] for x, y in pairs]), defaultdict[int, int](int)
+        for (d, xs), (e, ys) in pairs:
             for (k, a), (j, b) in product(xs, ys):
                 for index, n in raw(k, j):
                     for low, unit in ((index, 1),) if index < self.m else self.basis(index):
@@ -195,8 +196,7 @@ class Field:
                 pi, power, n = pi + factor * (power // n) * (2 - n % 4), power // (base * base), n + 2
         y, term, total, n = (2 * k * pi // self.N) ** 2 >> q, 1 << q, 0, 0
         while term:
-            total, n = total + term, n + 2
-            term = -((term * y >> q) // (n * (n - 1)))
+            total, term, n = total + term, -((term * y >> q) // ((n + 1) * (n + 2))), n + 2
         return ((total >> 31) - 2, (total >> 31) + 2) if k else (1 << bits, 1 << bits)
 
     def number(self, value: Any) -> Num:
@@ -249,10 +249,10 @@ class Head:
 
     def compose(self, rule: Any, step: list[Any]) -> list[Row]:
         """The matrix of a step, refused unless every factor is in range."""
-        K, field, dot, total = self.K, self.field, self.field.dot, self.unit
+        K, field, dot, one, total = self.K, self.field, self.field.dot, self.unit, self.unit
         need(type(step) is list and (rule["factors"] is None or len(step) <= rule["factors"]), "factors", step, rule)
         for factor in step:
-            b = [field.row(column, K) for column in factor.get("b", [[0] * K] * self.V)]
+            b = [field.row(column, K) for column in factor["b"]] if "b" in factor else [(ZERO,) * K] * self.V
             w, c, gates = (ZERO,) * K, ZERO, (ONE,) * K
             if "dense" in factor:
                 need(keys(factor, "dense", "b") == factor and rule["dense"] is True, "dense factor", factor, rule)
@@ -265,9 +265,9 @@ class Head:
                 good = good and {"channel": True, "scalar": len({*gates}) == 1, "one": {*gates} == {ONE}}[rule["gates"]]
                 most = beta if rule["beta_max"] is None else field.number(rule["beta_max"])
                 need(good and field.at_least(c, ZERO) and field.at_least(most, beta), "factor", (gates, beta), rule)
-                signed = [dot((c,), (dot((x,), (MINUS,)),)) for x in w]
-                plain = [[dot((e, x), (ONE, y)) for e, y in zip(self.unit[i], w)] for i, x in enumerate(signed)]  # noqa: B905
-                rows = [tuple([x if g == ONE else dot((x,), (g,)) for x, g in zip(r, gates)]) for r in plain]  # noqa: B905
+                v = [dot((c,), (dot((x,), (MINUS,)),)) if x[1] else x for x in w]
+                plain = [[dot((e, x), (ONE, y)) if x[1] and y[1] else e for e, y in zip(u, w)] for u, x in zip(one, v)]  # noqa: B905
+                rows = [tuple([dot((x,), (g,)) if x[1] and g != ONE else x for x, g in zip(r, gates)]) for r in plain]  # noqa: B905
             if rule["additive"] != "any" and any(x != ZERO for column in b for x in column):
                 i = next((i for i, x in enumerate(w) if x != ZERO), 0)
                 good = all(dot((x[i],), (y,)) == dot((w[i],), (z,)) for x in b for y, z in zip(w, x, strict=True))
@@ -371,7 +371,7 @@ def check_span(field: Field, layers: list[Layer], top: Any) -> tuple[int, list[F
 
 def apart(field: Field, rows: Sequence[Row], labels: Sequence[int] | None, claim: Any) -> Fraction | None:
     """The claimed margin; refused unless rows of different labels are so far apart (None: all labels are equal)."""
-    codes, margin = labels or range(len(rows)), None if claim is None else rational(claim)
+    codes, margin = labels or range(len(rows)), None if claim is None else Fraction(rational(claim))
     need((margin is None or margin > 0) and (margin is None) == (len({*codes}) < 2), "margin", claim, "> 0 or null")
     if margin is None:
         return None
@@ -387,8 +387,8 @@ def apart(field: Field, rows: Sequence[Row], labels: Sequence[int] | None, claim
     for i, point in enumerate(points):
         grid[tuple([x // (ceil(side) + radius) for x in point[:4]])].append(i)
     for cell, group in grid.items():
-        others = product(*[(x - 1, x, x + 1) for x in cell])
-        for i, j in [(i, j) for other in others for j in grid.get(other, ()) for i in group if i < j]:
+        others = [x for x in product(*[(x - 1, x, x + 1) for x in cell]) if x >= cell and x in grid]
+        for i, j in [(i, j) for other in others for j in grid[other] for i in group if i < j or other != cell]:
             if codes[i] != codes[j] and sum([(x - y) ** 2 for x, y in zip(points[i], points[j], strict=True)]) < limit:
                 gap = [field.dot((x, y), (ONE, MINUS)) for x, y in zip(rows[i], rows[j], strict=True)]
                 need(field.at_least(field.dot(gap, gap), square), "margin", claim, f"the distance of readouts {i}, {j}")

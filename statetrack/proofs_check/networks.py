@@ -34,6 +34,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cache
+from math import gcd, isqrt, lcm
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ def verify(text: str, expect: str | None = None) -> dict[str, Any]:
     """What the certificate's text proves, as a few named facts. Raises Refused for everything that is no proof."""
     try:
         top: Any = json.loads(text, object_pairs_hook=checker.unique, parse_float=int, parse_constant=int)
-        return checker.verify(text, expect) if top["kind"] in ("closure", "span") else prove(top, expect)
+        return checker.verify(text, expect, Rooted) if top["kind"] in ("closure", "span") else prove(top, expect)
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError, RecursionError, MemoryError) as error:
         raise Refused("certificate", f"{type(error).__name__}: {error}", "the format of docs/certificate.md") from error
 
@@ -61,7 +63,7 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
     """The facts of a certificate that has been read, be it the whole file or a part of another."""
     kind = top["kind"]
     if kind in ("closure", "span"):
-        return checker.verify(json.dumps(top), expect)
+        return checker.verify(json.dumps(top), expect, Rooted)
     fields = "clock length letters tokens buffer fold accumulator select blocks rows row points"
     kinds = {"blocks": (check_blocks, fields), "linear": (check_linear, "head inputs select")}
     check, fields = (kinds | {"stack": (check_stack, "parts modules answer")})[kind]
@@ -79,6 +81,47 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
     proved += ", states being rounded down to units after every token" * ('"unit":' in canon)  # only a key reads so
     named = {"proved": f"after every non-empty word {proved}", "digest": digest, "kind": kind, "target": rule["target"]}
     return named | facts
+
+
+class Rooted(checker.Field):
+    """K_N(r), r > 0, r² = s in K_N, by b_0, ..., b_(m-1) and r times these: equal coordinates are equal reals.
+
+    If r is in K_N, then one real has several coordinates; still all that is proved holds, as readouts of different
+    codes are held a margin apart, and the search tells more states apart than there are.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self.base = checker.Field(keys(data, "cos root")["cos"])
+        self.half, self.square = self.base.m, self.base.number(data["root"])
+        good = self.square[0] == 1 and not self.base.at_least(checker.ZERO, self.square)
+        need(good, "root", data, "the square of a positive number, with integer coordinates")
+        self.m, self.value, self.at_least = 2 * self.half, cache(self.value), cache(self.at_least)
+
+    def dot(self, u: Any, v: Any) -> Any:
+        """Σ u_i v_i, canonical."""
+        (low, high), (other, upper) = ([*zip(*map(self.halves, row), strict=True)] or [(), ()] for row in (u, v))
+        rest, one, dot = self.base.dot(high, upper), checker.ONE, self.base.dot
+        (d, xs), (e, ys) = dot((dot(low, other), self.square), (one, rest)), dot((*low, *high), (*upper, *other))
+        den = lcm(d, e)
+        terms = [(k, n * (den // d)) for k, n in xs] + [(k + self.half, n * (den // e)) for k, n in ys]
+        divisor = gcd(den, *[n for _, n in terms])
+        return den // divisor, tuple([(k, n // divisor) for k, n in terms])
+
+    def halves(self, x: Any) -> tuple[Any, Any]:
+        """a and b of a + b r."""
+        den, terms = x
+        parts = [(k, n) for k, n in terms if k < self.half], [(k - self.half, n) for k, n in terms if k >= self.half]
+        a, b = ((den, tuple(part)) if part else checker.ZERO for part in parts)
+        return a, b
+
+    def value(self, k: int, bits: int) -> tuple[int, int]:
+        """Integers lo <= 2^bits b_k <= hi."""
+        if k < self.half:
+            return self.base.value(k, bits)
+        q = bits + 32
+        low, high = self.base.enclose(self.square, 2 * q)
+        ends = [x * y for x in self.base.value(k - self.half, q) for y in (isqrt(max(low, 0)), isqrt(high) + 1)]
+        return min(ends) >> (2 * q - bits), -(-max(ends) >> (2 * q - bits))
 
 
 def same(x: Any, y: Any) -> bool:
@@ -126,18 +169,18 @@ def machine(value: Any) -> tuple[int, int, list[list[int]]]:
 
 def sparse(entries: Iterable[tuple[int, int | Fraction]]) -> Row:
     """The row with these entries, at different places."""
-    return tuple(sorted([(i, x.numerator if x.denominator == 1 else x) for i, x in entries if x]))
+    return tuple(sorted([(i, x if type(x) is int or x.denominator > 1 else x.numerator) for i, x in entries if x]))
 
 
 def row(value: Any, length: int) -> Row:
     """A list of rationals."""
     need(type(value) is list and len(value) == length > 0, "row", value, f"{length} rationals")
-    return sparse(enumerate(map(checker.rational, value)))
+    return tuple([(i, x) for i, x in enumerate(map(checker.rational, value)) if x])
 
 
 def exact(numbers: Sequence[Any]) -> Row:
     """A row of the checker's numbers over Q."""
-    return sparse([(i, Fraction(terms[0][1], den)) for i, (den, terms) in enumerate(numbers) if terms])
+    return tuple([(i, t[0][1] if den == 1 else Fraction(t[0][1], den)) for i, (den, t) in enumerate(numbers) if t])
 
 
 def matrix(value: Any, n: int, width: int) -> Matrix:
@@ -184,10 +227,10 @@ class Head:
         good = good and "unit" not in data and data["labels"] is None and not data["derived"]
         good = good and (affine or not any("b" in factor for step in data["steps"] for factor in step))
         need(good, "head", data, "no unit, labels, derived steps, additive terms")
-        head = checker.Head(checker.Field(1), rule, data)
+        head = checker.Head(checker.Field(1), rule, data | {"queries": []})
         self.K, self.V = head.K, head.V
         self.steps = [tuple(map(exact, step[: head.K])) for step in head.steps]
-        self.queries = [exact(query) for query in head.queries]
+        self.queries = [row(query, self.K) for query in data["queries"]]
         self.start = tuple(map(exact, zip(*head.h0, strict=True)))[: head.K]
 
 
@@ -283,7 +326,7 @@ def check_points(top: Any, actions: Sequence[Matrix], V: int) -> tuple[Matrix, i
 
 def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: list[set[int]], start: Matrix) -> int:
     """The number of entries of blocks and rows: every block keeps R times the state, every row is γ M_v R."""
-    P, whole, named, n = top["length"], levels[-1], dict[int, Matrix](), len(start)
+    P, whole, named, n, known = top["length"], levels[-1], dict[int, Matrix](), len(start), dict[Any, Matrix]()
     select = [matrix(half, n, head.K) for half in top["select"]]
     blocks = table(top["blocks"], 4, 2, "blocks")
     wanted = {(half, x) for half in (0, 1) for x in whole} | {(0, 0)}
@@ -293,8 +336,8 @@ def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: l
         need(good, "block", (steps, rho), f"{P} steps and row numbers")
         R = select[half]
         for step, name in zip(steps[::-1], rho[::-1], strict=True):
-            need(named.setdefault(name, R) == R, "row number", name, f"one matrix, not another in {(half, x)}")
-            R = times(R, head.steps[step])
+            need(named.setdefault(name, R) == R, "row number", name, "one matrix")
+            R = known.get((name, step)) or known.setdefault((name, step), times(R, head.steps[step]))
         if x in whole:
             need(times(products[x], select[1 - half]) == R, "steps of block", (half, x), "its product")
         need((half, x) != (0, 0) or times(R, head.start) == start, "first block", (half, x), "the start")
@@ -303,7 +346,7 @@ def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: l
     need(rows.keys() == wanted, "rows", sorted(rows.keys() ^ wanted)[:4], "each product and row number once")
     ahead = {v: times_row(gamma, products[v]) for v, _ in wanted}
     for v, name, query in rows.values():
-        need(below([query], len(head.queries)), "rows", query, f"below {len(head.queries)}")
+        need(type(query) is int and 0 <= query < len(head.queries), "rows", query, "the number of a query")
         need(head.queries[query] == times_row(ahead[v], named[name]), "row", (v, name, query), "γ M_v R")
     return 2 * P * len(blocks) + len(rows)
 
@@ -342,21 +385,19 @@ class Module:
         need(good, "letters", data["letters"], f"{symbols} tokens, {len(self.reads)} values, {letters} letters")
         need(natural(values) and len(values) == len(delta), "values", values, f"{len(delta)} integers from 0")
         self.start, self.unused = values[start], {*self.letters}
-        self.moves, before = dict[tuple[int, int], int](), set[tuple[int, int, int]]()
-        for b, targets in enumerate(delta):
+        self.moves, before = dict[int, dict[int, int]]({b: {} for b in values}), set[tuple[int, int, int]]()
+        for b, targets in zip(values, delta, strict=True):
             for x, target in enumerate(targets):
-                moved = self.moves.setdefault((values[b], x), values[target])
-                need(moved == values[target], "values", values, f"letter {x} to move equal ones to equal ones")
-                before.add((x, target, values[b]))
+                need(self.moves[b].setdefault(x, values[target]) == values[target], "values", (b, x), "one to move to")
+                before.add((x, target, b))
         need((data["before"] is not None) == read, "before", at, "a list if a module reads this one, else null")
-        if read:
-            good = len({key[:2] for key in before}) == len(before)
-            good = good and table(data["before"], 3, 3, "before").keys() == before
-            need(good, "before", data["before"], "a function, the value before for each letter and state after it")
+        good = len({key[:2] for key in before}) == len(before)
+        good = not read or (good and table(data["before"], 3, 3, "before").keys() == before)
+        need(good, "before", data["before"], "a function, the value before for each letter and state after it")
 
 
 def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
-    """Parts, modules, and the search over their values."""
+    """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
     (symbols, start, delta), proofs = machine(top["automaton"]), list[dict[str, Any]]()
     need(type(top["parts"]) is type(top["modules"]) is list and len(top["modules"]) > 0, "modules", "none", "a list")
     for part in top["parts"]:
@@ -370,25 +411,27 @@ def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     final = reads(keys(top["answer"], "reads table")["reads"], len(modules))
     answers = table(top["answer"]["table"], 2, 0, "answer")
     need(natural([state for _, state in answers.values()]), "answer", answers, "states")
-    most, unused = keys(top["claims"], "joint")["joint"], {*answers}
-    joints = checker.Numbers((*[module.start for module in modules], start))
-    for joint in joints.listed:
-        for token, target in enumerate(delta[joint[-1]]):
-            after: list[int] = []
-            for module in modules:
-                key = (token, *[joint[i] for i in module.reads])
-                module.unused.discard(key)
-                after.append(module.moves[joint[len(after)], module.letters[key][1]])
-            key = tuple([after[i] for i in final])
-            unused.discard(key)
-            good = answers[key][1] == target and joints[(*after, target)] < min(most, 5_000_000)
-            need(good, "answer, or number of joint states", (answers[key][1], len(joints)), (target, most))
-    need(same(top["claims"], {"joint": len(joints)}), "joint states", len(joints), most)
-    need(not unused and not any(module.unused for module in modules), "letters or answers", unused, "none out of reach")
-    used = [proofs[module.part] for module in modules]
-    need(sum(len(proof["heads"]) for proof in used) <= 1_000_000, "heads", "more", "at most 1000000")
-    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta), "joint": len(joints)}
-    facts |= {key: [value for proof in used for value in proof[key]] for key in ("heads", "margins")}
+    most, values, after = min(keys(top["claims"], "joint")["joint"], 5_000_000), [()], [[0] * symbols]
+    for module in modules:
+        inputs = [[(token, *[row[i] for i in module.reads]) for token in range(symbols)] for row in values]
+        told = [[module.letters[key][1] for key in row] for row in inputs]
+        module.unused.difference_update(*inputs)
+        joints, edges = checker.Numbers((0, module.start)), list[list[int]]()
+        for at, value in joints.listed:
+            moves = module.moves[value]
+            edges.append([joints[to, moves[x]] for to, x in zip(after[at], told[at], strict=True)])
+            need(len(joints) <= most, "joint states", len(joints), most)
+        values, after = [(*values[at], value) for at, value in joints.listed], edges
+    met = {to: tuple([values[to][i] for i in final]) for to in {to for row in after for to in row}}
+    said = {to: answers[key][1] for to, key in met.items()}
+    found = {(0, start), *said.items()}
+    for at, state in found:
+        need([said[to] for to in after[at]] == delta[state], "answer", values[at], delta[state])
+    need(same(top["claims"], {"joint": len(found)}) and len(found) <= most, "joint states", len(found), most)
+    need(not (answers.keys() - met.values() or any(m.unused for m in modules)), "letters or answers", "out of reach")
+    need(sum(len(proofs[module.part]["heads"]) for module in modules) <= 1_000_000, "heads", "more", "at most 1000000")
+    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta), "joint": len(found)}
+    facts |= {key: [value for module in modules for value in proofs[module.part][key]] for key in ("heads", "margins")}
     return "the answer is the automaton's state", facts
 
 

@@ -28,6 +28,7 @@ from pygments.lexers.python import PythonLexer  # pyright: ignore[reportMissingT
 
 from statetrack.errors import InvalidInput
 
+from .atlas_table import atlas_rows, counts
 from .claim import KINDS, Claim
 from .runner import Verdict, claims
 
@@ -92,7 +93,9 @@ def write_report(
         shutil.rmtree(root / name, ignore_errors=True)
         (root / name).mkdir(parents=True)
     pages, files = _templates(), _copied(pictures, root / "figures")
-    _write_index(pages, root, [(known[one.id], one, broken.get(one.id)) for one in found])
+    atlas = next((files[one.id] for one in found if known[one.id].figure == "atlas" and one.id in files), None)
+    picture = None if atlas is None else f"figures/{atlas}"
+    _write_index(pages, root, [(known[one.id], one, broken.get(one.id)) for one in found], picture)
     for i, verdict in enumerate(found):
         facts = _facts(known[verdict.id], verdict, broken.get(verdict.id))
         facts["before"] = found[i - 1].id if i else None
@@ -122,7 +125,9 @@ def _templates() -> Environment:
     )
 
 
-def _write_index(pages: Environment, root: Path, rows: Sequence[tuple[Claim, Verdict, Verdict | None]]) -> None:
+def _write_index(
+    pages: Environment, root: Path, rows: Sequence[tuple[Claim, Verdict, Verdict | None]], picture: str | None
+) -> None:
     """The index, and what all pages share."""
     facts: dict[str, Any] = {
         "rows": rows,
@@ -133,6 +138,8 @@ def _write_index(pages: Environment, root: Path, rows: Sequence[tuple[Claim, Ver
         "sizes": _sizes,
     }
     _write(root / "index.html", pages.get_template("index.html").render(facts))
+    atlas = {"rows": atlas_rows(), "counts": counts(), "picture": picture}
+    _write(root / "atlas.html", pages.get_template("atlas.html").render(atlas))
     formatter = _formatter()
     colours = str(formatter.get_style_defs(".code"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     _write(root / "style.css", pages.get_template("style.css").render() + "\n" + colours + "\n")

@@ -23,6 +23,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from statetrack.display import Drawn
 from statetrack.errors import InvalidAutomaton, InvalidWord
 
 Output = bool | str
@@ -49,7 +50,7 @@ def encode(alphabet: tuple[str, ...], word: Iterable[str]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Dfa:
+class Dfa(Drawn):
     """A total, reachable deterministic automaton with outputs on states.
 
     `delta` has shape [states, symbols] and holds state numbers; it is read-only. `outputs[q]` is what the

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, cast
 
 from flint import arb, ctx, fmpq, fmpq_mat
@@ -47,9 +48,11 @@ class Field(ABC):
     def __call__(self, value: Element | Fraction | int | str) -> Element:
         """The element equal to an integer, a rational ("p/q" too) or an element of this field."""
         if isinstance(value, Element):
-            if value.field != self:
+            if value.field is not self and value.field != self:
                 raise InvalidInput(f"element of {value.field} used in {self}; build both in one field")
             return value
+        if type(value) is int:
+            return Element(self, (value, *self._rest), 1)
         try:
             if isinstance(value, (float, complex, bool)):
                 raise TypeError
@@ -58,7 +61,12 @@ class Field(ABC):
             raise InvalidInput(
                 f"number {value!r}: give an integer, a fraction, 'p/q' or an element of {self}"
             ) from None
-        return Element(self, (q.numerator,) + (0,) * (self.degree - 1), q.denominator)
+        return Element(self, (q.numerator, *self._rest), q.denominator)
+
+    @cached_property
+    def _rest(self) -> tuple[int, ...]:
+        """The coordinates of a rational but for the first."""
+        return (0,) * (self.degree - 1)
 
     def embed(self, x: Element) -> Element:
         """An element of this field or a rational of any field, as an element of this field; else InvalidInput."""
@@ -67,6 +75,8 @@ class Field(ABC):
 
     def element(self, coordinates: Sequence[int], den: int = 1) -> Element:
         """The element (Σ coordinates[k] b_k)/den in canonical form; den is a non-zero integer."""
+        if den == 1 and len(coordinates) == self.degree:
+            return Element(self, tuple(coordinates), 1)
         if den == 0 or len(coordinates) != self.degree:
             raise InvalidInput(f"{len(coordinates)} coordinates over {den} do not make an element of {self}")
         g = math.gcd(den, *coordinates) * (1 if den > 0 else -1)
@@ -76,12 +86,12 @@ class Field(ABC):
         """An irrational element for people, in the basis names b1, b2, ..."""
         return spelled([(f"b{k}" if k else "", Fraction(c, x.den)) for k, c in x.terms()])
 
-    @property
+    @cached_property
     def zero(self) -> Element:
         """0 of the field."""
         return self(0)
 
-    @property
+    @cached_property
     def one(self) -> Element:
         """1 of the field."""
         return self(1)
@@ -109,6 +119,8 @@ class Element:
 
     def __add__(self, other: Element | Fraction | int) -> Element:
         y = self.field(other)
+        if self.den == y.den == 1:
+            return Element(self.field, tuple([a + b for a, b in zip(self.nums, y.nums, strict=True)]), 1)
         nums = [a * y.den + b * self.den for a, b in zip(self.nums, y.nums, strict=True)]
         return self.field.element(nums, self.den * y.den)
 
@@ -125,6 +137,8 @@ class Element:
 
     def __mul__(self, other: Element | Fraction | int) -> Element:
         y, field = self.field(other), self.field
+        if field.degree == 1:
+            return field.element((self.nums[0] * y.nums[0],), self.den * y.den)
         nums = [0] * field.degree
         mine = self.terms()
         for j, b in y.terms():
@@ -161,14 +175,17 @@ class Element:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Element):
-            return self.field == other.field and self.den == other.den and self.nums == other.nums
+            same = self.field is other.field or self.field == other.field
+            return same and self.den == other.den and self.nums == other.nums
         if isinstance(other, (int, Fraction)):
             return self.as_fraction() == other
         return NotImplemented
 
     def __hash__(self) -> int:
-        q = self.as_fraction()
-        return hash((self.nums, self.den)) if q is None else hash(q)
+        if any(self.nums[1:]):
+            return hash((self.nums, self.den))
+        # As of the equal integer or fraction.
+        return hash(self.nums[0] if self.den == 1 else Fraction(self.nums[0], self.den))
 
     def ball(self, bits: int) -> arb:
         """A ball that contains this number, radius about 2^-bits times the largest of its terms."""
@@ -221,9 +238,8 @@ class Element:
 
     def to_json(self) -> int | str | list[int]:
         """The element as a certificate writes it: an integer, "p/q", or [den, k, c, k, c, ...]."""
-        q = self.as_fraction()
-        if q is not None:
-            return q.numerator if q.denominator == 1 else f"{q.numerator}/{q.denominator}"
+        if not any(self.nums[1:]):
+            return self.nums[0] if self.den == 1 else f"{self.nums[0]}/{self.den}"
         return [self.den, *(x for term in self.terms() for x in term)]
 
     def __str__(self) -> str:

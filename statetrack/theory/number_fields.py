@@ -22,7 +22,7 @@ from flint import arb, ctx, fmpq, fmpz_poly
 
 from statetrack.errors import InvalidInput
 
-from .fields import Element, Field, Terms, spelled
+from .fields import Element, Field, Terms, element_from_json, spelled
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,7 @@ class SimpleField(Field):
         return {"minpoly": list(self.minpoly), "interval": [str(self.low), str(self.high)]}
 
 
+@cache
 def rationals() -> RealCyclotomic:
     """The field Q."""
     return RealCyclotomic(1)
@@ -288,6 +289,11 @@ def field_from_json(data: Mapping[str, Any]) -> Field:
     try:
         if set(data) == {"cos"} and type(data["cos"]) is int:
             return RealCyclotomic(data["cos"])
+        if set(data) == {"cos", "root"} and type(data["cos"]) is int:
+            from .quadratic_fields import RootField
+
+            base = RealCyclotomic(data["cos"])
+            return RootField(base, element_from_json(base, data["root"]))
         if set(data) == {"minpoly", "interval"} and all(type(c) is int for c in data["minpoly"]):
             low, high = data["interval"]
             return SimpleField(tuple(data["minpoly"]), Fraction(str(low)), Fraction(str(high)))

@@ -56,7 +56,7 @@ class Orbit:
         max_states: int = 5_000_000,
         unit: Fraction | None = None,
     ) -> None:
-        self.field, self.steps, self.width = field, tuple(steps), len(start)
+        self.field, self.steps, self.width = field, steps, len(start)
         self.max_states, self.unit = max_states, unit
         assert unit is None or (unit > 0 and field.degree == 1)
         self.columns = VectorSet(field, len(start[0]), max_columns)

@@ -172,6 +172,16 @@ def test_chunks_and_the_token_loop_agree_on_any_shape(data: st.DataObject) -> No
     compare(case)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_several_heads_without_gates_agree(n: int) -> None:
+    case = Case(B=2, T=40, H=2, HV=4, n=n, gated=False)
+    x = case.inputs()
+    options: dict[str, Any] = {"factors": n, "output_final_state": True}
+    found = [ckda(x["q"], x["k"], x["v"], None, x["beta"], backend=b, **options) for b in ("torch", "naive")]
+    for ours, right in zip(*found, strict=True):
+        torch.testing.assert_close(ours, right, rtol=1e-10, atol=1e-10)
+
+
 def test_a_segment_that_is_computed_again_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(T=300, cu=(0, 129, 130, 300))
     x = case.inputs()

@@ -252,8 +252,8 @@ def test_what_the_kernels_cannot_do_is_refused_with_a_reason(make_tables: MakeTa
         tracker(tables, ids + 3, storage=torch.float32)
     with pytest.raises(InvalidInput, match=r"words_per_program: got 3"):
         tracker(tables, ids, storage=torch.float32, words_per_program=3)
-    with pytest.raises(InvalidInput, match=r"float16"):
-        tracker(tables, ids, storage=torch.float16)
+    with pytest.raises(InvalidInput, match=r"int16"):
+        tracker(tables, ids, storage=torch.int16)
     with pytest.raises(InvalidInput, match=r"state: shape"):
         tracker(tables, ids, torch.zeros(1, device=DEVICE), storage=torch.float32)
     with pytest.raises(InvalidInput, match=r"readouts of shape"):

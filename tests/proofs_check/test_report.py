@@ -82,7 +82,7 @@ def parse_strictly(path: Path) -> None:
 
 def pages(site: Path) -> list[Path]:
     found = sorted(site.rglob("*.html"))
-    assert len(found) == 1 + len(NAMES)
+    assert len(found) == 2 + len(NAMES)
     return found
 
 

@@ -1,0 +1,71 @@
+"""`build --precision`: the encoding that is right for ever in a number format, and what is printed of it.
+
+Main definitions: `Precision`, `in_precision`, `for_ever_facts`, `past_horizon`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from statetrack.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from statetrack.api import Compiled, Weights
+
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        help="Choose an encoding that is right for ever with a state in this format, if there is one: fp32, bf16, "
+        "fp16, e4m3, e5m2, fp64."
+    ),
+]
+
+
+def in_precision(
+    made: Compiled, dtype: str, precision: str | None, **limits: Any
+) -> tuple[Compiled, Weights, dict[str, Any]]:
+    """What is built with --precision or --dtype, its weights, and facts about the search."""
+    if precision is None:
+        return made, made.weights(dtype), {}
+    from statetrack.constructions.planner import Limits
+    from statetrack.constructions.source import Source
+    from statetrack.theory.number_formats import number_format
+
+    form = number_format(precision)
+    if dtype not in ("float32", form.name):
+        raise InvalidInput(f"--precision {precision} and --dtype {dtype}: give one of them")
+    if not isinstance(made.source, Source):
+        raise InvalidInput("--precision is for automata with states; a weighted automaton has none to be right about")
+    allowed = Limits(limits.get("max_dim"), limits.get("max_factors"))
+    better, weights, found = made.for_ever(form.name, construction=limits.get("construction"), limits=allowed)
+    facts: dict[str, Any] = {"precision": form.name, "encoding": found.encoding, "table_format": weights.dtype}
+    if weights.float_proof is None:
+        facts["for_ever"] = f"not proved: {getattr(found.outcome, 'reason', '')}"
+    else:
+        facts |= for_ever_facts(weights)
+    return better, weights, facts
+
+
+def for_ever_facts(weights: Weights) -> dict[str, Any]:
+    """What a float proof says, for people; nothing without one."""
+    proof = weights.float_proof
+    if proof is None:
+        return {}
+    columns = sum(len(rows) for head in proof["heads"] for _, rows in head["columns"])
+    how = {"E": "no operation rounds", "R": "rounding leads back to the exact state", "C": "another finite set"}
+    order = "any order of sums" + (", products fused or not" if proof["order"] == "fused" else "")
+    said = f"class {proof['class']} ({how[proof['class']]}), {columns:,} float columns, {order}"
+    return {"state_format": weights.storage, "for_ever": said}
+
+
+def past_horizon(weights: Weights, longest: int) -> dict[str, Any]:
+    """A warning where words were longer than what is proved of the format; nothing else."""
+    horizon = weights.horizon()
+    if longest <= horizon:
+        return {}
+    known = (
+        f"only words of at most {int(horizon):,} symbols are proved right" if horizon else "no length is proved right"
+    )
+    return {"warning": f"words of {longest:,} symbols: in this format {known}"}

@@ -1,0 +1,56 @@
+"""`build --precision` from the command line: the file, what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from statetrack.cli import main
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    code = main([*map(str, arguments), "--json"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_build_emits_an_encoding_that_is_right_for_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s4.safetensors"
+    built = facts(capsys, "build", "S4", "-t", "deltaproduct", "--precision", "bf16", "-o", path)
+    assert (built["encoding"], built["dtype"], built["state_format"]) == ("offset", "bfloat16", "bfloat16")
+    assert built["for_ever"].startswith("class R")
+    shown = facts(capsys, "show", path)
+    assert shown["proved_length"] == "every length"
+    assert facts(capsys, "check", path)["for_ever"]["class"] == "R"
+    ran = facts(capsys, "run", path, "--random", 4, "--length", 300, "--device", "cpu", "--executor", "reference")
+    assert ran["wrong"] == 0
+    assert "warning" not in ran
+
+
+def test_a_planar_group_keeps_its_tables_in_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "z5.safetensors"
+    built = facts(capsys, "build", "Z5", "--precision", "bf16", "-o", path)
+    assert (built["encoding"], built["table_format"], built["state_format"]) == ("vectors", "float32", "bfloat16")
+    ran = facts(capsys, "run", path, "--random", 4, "--length", 300, "--device", "cpu", "--executor", "reference")
+    assert ran["executor"].endswith("float32 tables, bfloat16 storage, float32 arithmetic, recurrent order")
+    assert ran["wrong"] == 0
+
+
+def test_without_a_proof_build_says_so_and_run_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "z60.safetensors"
+    built = facts(capsys, "build", "Z30", "--precision", "e4m3", "--construction", "planar", "-o", path)
+    assert built["for_ever"].startswith("not proved")
+    main(["run", str(path), "--random", "2", "--length", "50", "--device", "cpu", "--json"])
+    assert "50 symbols" in json.loads(capsys.readouterr().out)["warning"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--precision", "fp7"], ["--precision", "bf16", "--dtype", "float64"]], ids=["unknown", "two formats"]
+)
+def test_mistakes_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "Z3", *arguments]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
