@@ -42,38 +42,27 @@ def conform(
     as_json: Json = False,
 ) -> None:
     """Run compiled trackers through any layer KERNEL; exit code 1 if it loses a state or breaks."""
-    from statetrack import api
-    from statetrack.kernels.conform import CHECKS, Row
-    from statetrack.kernels.conform import conform as rows_of
+    from statetrack.api import device_of
     from statetrack.kernels.conform import replay as row_of
     from statetrack.kernels.layouts import load_kernel
 
-    place = api.device_of(device)
+    place = device_of(device)
     loaded = load_kernel(kernel, layout, _keywords(option or []), gate)  # pyright: ignore[reportArgumentType]
-    rows: list[Row] = []
-    if replay is not None:
-        rows.append(row_of(loaded, replay, device=place))
-    else:
-        with progress_line("checks", None) as update:
-            found = rows_of(
-                loaded,
-                dtype=dtype,
-                device=place,
-                cases=case,
-                checks=check or CHECKS,
-                lengths=length or (1024,),
-                words=words,
-                heads=heads,
-                key_size=key_size,
-                value_size=value_size,
-                seed=seed,
-                save=save,
-                progress=update,
-            )
-            rows += found
+    sizes = {"words": words, "heads": heads, "key_size": key_size, "value_size": value_size, "seed": seed}
+    what = {"dtype": dtype, "device": place, "cases": case, "lengths": length or (1024,), "save": save}
+    rows = _rows(loaded, check, what | sizes) if replay is None else [row_of(loaded, replay, device=place)]
     say_rows([vars(row) if as_json else _short(row) for row in rows], as_json)
     if any(row.failed for row in rows):
         raise typer.Exit(1)
+
+
+def _rows(kernel: Any, checks: list[str] | None, how: dict[str, Any]) -> list[Any]:
+    """All rows of a kernel, with a line of progress."""
+    from statetrack.kernels.conform import CHECKS
+    from statetrack.kernels.conform import conform as rows_of
+
+    with progress_line("checks", None) as update:
+        return list(rows_of(kernel, checks=checks or CHECKS, progress=update, **how))
 
 
 def _short(row: Any) -> dict[str, Any]:

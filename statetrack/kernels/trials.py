@@ -27,8 +27,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from statetrack.constructions import bounds
 from statetrack.constructions.compiler import Compiled, compile_source
+from statetrack.constructions.horizons import horizon_of
 from statetrack.constructions.weights import FORMATS, Weights, lower, write_whole
 from statetrack.errors import InvalidFile, InvalidInput
 
@@ -297,12 +297,12 @@ def _built(source: str, target: str) -> tuple[Compiled, Model]:
 
 @cache
 def _bound(source: str, target: str, dtype: torch.dtype) -> float | None:
-    """The a-priori length of `statetrack.constructions.bounds` in this format."""
+    """The a-priori length of `statetrack.constructions.horizons` in this format."""
     name = str(dtype).removeprefix("torch.")
     if name not in FORMATS:
         return None
     made, _ = _built(source, target)
-    return bounds.safe_length(made.program, _lowered(made, name))
+    return horizon_of(_lowered(made, name))
 
 
 def _lowered(made: Compiled, dtype: str) -> Weights:

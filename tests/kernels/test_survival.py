@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -134,3 +138,26 @@ def test_families_that_are_not_known_and_networks_that_are_not_searched_are_refu
         words_of("slow", model("S3", "ckda"), **how)
     with pytest.raises(InvalidInput, match="adversarial"):
         words_of("adversarial", model("S3", "deltanet"), **how)
+
+
+def test_a_sweep_that_was_stopped_goes_on_and_gives_the_same_lines(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "horizons_measured.py"
+    sizes = ["--place", "cpu", "--cases", "S3", "--formats", "bfloat16", "--orders", "recurrent", "scan", "triton-fast"]
+    sizes += ["--families", "random", "adversarial", "--words", "3", "--groups", "1", "--length", "40"]
+
+    def sweep() -> list[dict[str, object]]:
+        command = [sys.executable, str(script), "--output", str(tmp_path), *sizes]
+        subprocess.run(command, check=True, capture_output=True, cwd=script.parents[1])
+        return [json.loads(line) for line in (tmp_path / "survival.jsonl").read_text().splitlines()]
+
+    whole = sweep()
+    assert len(whole) == 4
+    assert all(row["violates"] is False for row in whole)
+    part = tmp_path / "part-0.jsonl"
+    kept = part.read_text().splitlines()
+    part.write_text("\n".join(kept[:2]) + "\n" + kept[2][:30])
+    again = sweep()
+    assert [row["survived"] for row in again] == [row["survived"] for row in whole]
+    # What was whole was not run again: its seconds are those of the first time.
+    assert part.read_text().splitlines()[:2] == kept[:2]
+    assert len(part.read_text().splitlines()) == 4
