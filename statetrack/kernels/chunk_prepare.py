@@ -30,7 +30,7 @@ from .chunk_tiles import (
     inverse,
     inverse_norms,
     last_of,
-    load_rows,
+    load_columns,
     load_tile,
     negate_where,
     pick_packed,
@@ -90,8 +90,8 @@ def prepare_kernel(
     far = 0.0
     for n in tl.static_range((K + BK - 1) // BK):
         cols = n * BK + tl.arange(0, BK)
-        kr = load_rows(k, at, real, key_head, H, K, BK, n * BK).to(tl.float32)
-        qr = load_rows(q, q_at, q_real, key_head, H, K, BK, n * BK).to(tl.float32)
+        kr = load_columns(k, at, real, key_head, H, K, cols)
+        qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
         k_square += tl.sum(kr * kr, 1)
         q_square += tl.sum(qr * qr, 1)
         if KIND > 0:
@@ -147,7 +147,7 @@ def solve_kernel(
     chunk = tl.program_id(1)
     tile = chunk.to(tl.int64) * HV + head
     first, start, length = place(table, ends, chunk, T, CHUNKS, C // P, VARLEN)
-    at, tokens, real, factor = factor_rows(start, length, N, C, P)
+    at, _, real, _ = factor_rows(start, length, N, C, P)
     rows = tl.arange(0, C)
     b = tl.load(beta + (first + start) * N * HV + at * HV + head, mask=real, other=0.0).to(tl.float32)
     b = tl.where(b == 0.0, TINY, b)

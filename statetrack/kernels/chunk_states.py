@@ -59,7 +59,7 @@ def forward_kernel(
         S = tl.zeros((BK, BV), tl.float32)
     for i in tl.range(0, count, num_stages=STAGES):
         tile = (chunk + i).to(tl.int64) * HV + head
-        at, tokens, real, factor = factor_rows(i * CQ, length, N, C, P)
+        at, _, real, _ = factor_rows(i * CQ, length, N, C, P)
         seen = first + i * CQ
         norm = tl.load(norms + tile * C + rows)
         b = tl.load(betas + tile * C + rows)
@@ -113,7 +113,7 @@ def backward_kernel(
     for back in tl.range(0, count, num_stages=STAGES):
         i = count - 1 - back
         tile = (chunk + i).to(tl.int64) * HV + head
-        at, tokens, real, factor = factor_rows(i * CQ, length, N, C, P)
+        at, _, real, _ = factor_rows(i * CQ, length, N, C, P)
         seen = first + i * CQ
         norm = tl.load(norms + tile * C + rows)
         b = tl.load(betas + tile * C + rows)

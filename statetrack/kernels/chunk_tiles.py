@@ -206,12 +206,6 @@ def load_raw(x, at, real, head, HEADS, WIDTH, BLOCK: tl.constexpr, START: tl.con
 
 
 @triton.jit
-def load_rows(x, at, real, head, HEADS, WIDTH, BLOCK: tl.constexpr, START: tl.constexpr = 0):
-    """Rows `at` of one head, BLOCK columns from START, as float32."""
-    return load_columns(x, at, real, head, HEADS, WIDTH, START + tl.arange(0, BLOCK))
-
-
-@triton.jit
 def load_columns(x, at, real, head, HEADS, WIDTH, cols):
     """Columns `cols` of the rows `at` of one head of x [rows, HEADS, WIDTH], as float32."""
     spot = x + (at * HEADS + head)[:, None] * WIDTH + cols[None, :]

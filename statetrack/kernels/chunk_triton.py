@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,12 +24,10 @@ from torch import Tensor
 from .chunk_gradients import gradient_kernel, matrix_kernel
 from .chunk_prepare import prepare_kernel, solve_kernel
 from .chunk_states import backward_kernel, forward_kernel
-from .gates import Gate
+from .gates import KINDS, Gate, Precision
 
-Precision = Literal["fast", "tracking", "exact"]
 # The pass over a sequence's chunks, forwards and backwards; `tilelang_states` has another.
 States = tuple[Callable[..., None], Callable[..., None]]
-_KINDS = {"none": 0, "alpha": 1, "signed": 2, "softplus": 3, "bounded": 4}
 _DOTS = {"fast": "tf32", "tracking": "bf16x3", "exact": "ieee"}
 
 
@@ -179,12 +177,9 @@ def ckda_chunk(
         launch = launches(K, V, factors, precision, half, sequences * value_heads)[0]
     rows = 1 << (factors - 1).bit_length()
     table, bounds, ends, chunks = _chunks(cu_seqlens, batch, time, launch.chunk // rows, q.device)
-    a_log = gate.a_log
-    if a_log is None and gate.kind in ("softplus", "bounded"):
-        a_log = torch.zeros(value_heads, device=q.device)
-    inputs = (q, k, v, beta, values, a_log, gate.dt_bias, initial_state)
+    inputs = (q, k, v, beta, values, gate.rates, gate.dt_bias, initial_state)
     call = _Call(
-        batch, time, heads, value_heads, K, V, factors, _KINDS[gate.kind],
+        batch, time, heads, value_heads, K, V, factors, KINDS.index(gate.kind),
         values is not None and factors > 1 and values.shape[1] == time * factors,
         values is None or values.shape[-1] == K,
         normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
@@ -377,7 +372,7 @@ def _gate_parameters(
     if a_log is None:
         return None, ddt_bias
     x = values.float() + (0.0 if dt_bias is None else dt_bias.float())
-    if call.kind == _KINDS["softplus"]:
+    if KINDS[call.kind] == "softplus":
         slope = torch.nn.functional.softplus(x) / torch.sigmoid(x)
     else:
         slope = x

@@ -19,9 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .chunk_tiles import gate_value, inverse_norms
-from .gates import Gate, Precision
-
-_KINDS = ("none", "alpha", "signed", "softplus", "bounded")
+from .gates import KINDS, Gate, Precision
 
 
 @triton.jit
@@ -100,9 +98,7 @@ def ckda_decode(
     """
     (batch, time, heads, K), (value_heads, V) = q.shape, v.shape[2:]
     q, k, v, beta = (x.contiguous() for x in (q, k, v, beta))
-    values, a_log, dt_bias = (None if x is None else x.contiguous() for x in (gate.values, gate.a_log, gate.dt_bias))
-    if a_log is None and gate.kind in ("softplus", "bounded"):
-        a_log = torch.zeros(value_heads, device=q.device)
+    values, a_log, dt_bias = (None if x is None else x.contiguous() for x in (gate.values, gate.rates, gate.dt_bias))
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
     o = torch.empty(batch, time, value_heads, V, dtype=v.dtype, device=v.device)
     last = None
@@ -114,7 +110,7 @@ def ckda_decode(
     decode_kernel[(triton.cdiv(V, BV), value_heads, sequences)](
         q, k, v, beta, values, a_log, dt_bias, o, start, last, None if cu_seqlens is None else cu_seqlens.to(q.device),
         scale, gate.lower_bound, time, heads, value_heads, K=K, V=V, N=factors, BK=BK, BV=BV,
-        WIDTH=values is None or values.shape[-1] == K, KIND=_KINDS.index(gate.kind),
+        WIDTH=values is None or values.shape[-1] == K, KIND=KINDS.index(gate.kind),
         EACH=values is not None and factors > 1 and values.shape[1] == time * factors, BIAS=dt_bias is not None,
         NORM_K=normalize_keys, NORM_Q=normalize_queries, VARLEN=cu_seqlens is not None,
         START=start is not None, FINAL=last is not None, num_warps=4,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["none", "alpha", "signed", "softplus", "bounded"]
 Precision = Literal["fast", "tracking", "exact"]
+# The number of a rule in the Triton kernels.
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _LOG2E = math.log2(math.e)
 
 
@@ -47,6 +49,13 @@ class Gate:
     a_log: Tensor | None = None
     dt_bias: Tensor | None = None
     lower_bound: float = -5.0
+
+    @property
+    def rates(self) -> Tensor | None:
+        """The logarithms of the rates [HV], zero if they were left out; None for a rule that has none."""
+        if self.a_log is not None or self.values is None or self.kind not in ("softplus", "bounded"):
+            return self.a_log
+        return torch.zeros(self.values.shape[2], device=self.values.device)
 
     def alpha(self) -> Float[Tensor, "batch time value_head dim"]:
         """α in the shape of `values`, float64 where these are, else float32; [1, 1, 1, 1] of ones for `none`."""

@@ -27,7 +27,7 @@ STAGES = 2
 WARPS = 4
 
 
-def library() -> ModuleType:
+def installed() -> ModuleType:
     """The package tilelang.
 
     Raises:
@@ -90,18 +90,18 @@ def _built(stage: str, sizes: tuple[int, ...], train: bool, start: bool, final: 
     program = (
         forward_program(sizes, train, start, final) if stage == "forward" else backward_program(sizes, start, final)
     )
-    return library().compile(program, target="cuda", pass_configs=passes())
+    return installed().compile(program, target="cuda", pass_configs=passes())
 
 
 def passes() -> dict[Any, bool]:
     """Loads go through cp.async: bulk copies and specialised warps do not take the rows past a sequence's end."""
-    key = library().PassConfigKey
+    key = installed().PassConfigKey
     return {key.TL_DISABLE_TMA_LOWER: True, key.TL_DISABLE_WARP_SPECIALIZED: True}
 
 
 def forward_program(sizes: tuple[int, ...], train: bool, start: bool, final: bool) -> Any:
     """The forward kernel for `_sizes`, as a TileLang program."""
-    library()
+    installed()
     T: Any = importlib.import_module("tilelang.language")
     each, chunks, sequences, HV, tokens, K, V, C, N, P, BV = sizes
     Q, dt, acc = C // P, T.bfloat16, T.float32
@@ -179,7 +179,7 @@ def forward_program(sizes: tuple[int, ...], train: bool, start: bool, final: boo
 
 def backward_program(sizes: tuple[int, ...], start: bool, final: bool) -> Any:
     """The backward kernel for `_sizes`, as a TileLang program."""
-    library()
+    installed()
     T: Any = importlib.import_module("tilelang.language")
     each, chunks, sequences, HV, tokens, K, V, C, N, P, BV = sizes
     Q, dt, acc = C // P, T.bfloat16, T.float32

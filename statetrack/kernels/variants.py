@@ -26,7 +26,7 @@ from torch import Tensor
 
 from statetrack.errors import InvalidInput, KernelUnavailable
 
-from .gates import Gate
+from .gates import Gate, Precision
 
 # The least gate that is given to a peer which knows logarithms only.
 PEER_FLOOR = 2.0**-40
@@ -46,7 +46,7 @@ def gauge_chunk(
     initial_state: Tensor | None,
     output_final_state: bool,
     cu_seqlens: Tensor | None,
-    precision: Literal["fast", "tracking", "exact"],
+    precision: Precision,
     core: Literal["ours", "fla"] = "ours",
     compiled: bool | None = None,
 ) -> tuple[Tensor, Tensor | None]:
@@ -114,20 +114,7 @@ def gauge(
 
 
 def tilelang_chunk(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor,
-    gate: Gate,
-    *,
-    scale: float,
-    factors: int,
-    normalize_keys: bool,
-    normalize_queries: bool,
-    initial_state: Tensor | None,
-    output_final_state: bool,
-    cu_seqlens: Tensor | None,
-    precision: Literal["fast", "tracking", "exact"],
+    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, gate: Gate, *, precision: Precision, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
     """`chunk_triton.ckda_chunk` with its second stage, forwards and backwards, in TileLang.
 
@@ -149,22 +136,10 @@ def tilelang_chunk(
         faults.append(f"precision is {precision!r}, expected 'fast'")
     if faults:
         raise InvalidInput(f"tilelang_chunk: {'; '.join(faults)}")
-    tilelang_states.library()
+    tilelang_states.installed()
+    states = (tilelang_states.forward_states, tilelang_states.backward_states)
     return importlib.import_module(f"{__package__}.chunk_triton").ckda_chunk(
-        q,
-        k,
-        v,
-        beta,
-        gate,
-        scale=scale,
-        factors=factors,
-        normalize_keys=normalize_keys,
-        normalize_queries=normalize_queries,
-        initial_state=initial_state,
-        output_final_state=output_final_state,
-        cu_seqlens=cu_seqlens,
-        precision=precision,
-        states=(tilelang_states.forward_states, tilelang_states.backward_states),
+        q, k, v, beta, gate, precision=precision, states=states, **options
     )
 
 

@@ -204,7 +204,7 @@ def test_tilelang_names_every_limit_at_once() -> None:
 @pytest.mark.skipif(not missing("tilelang"), reason="tilelang is installed")
 def test_tilelang_is_asked_for_by_its_name_where_it_is_missing() -> None:
     with pytest.raises(KernelUnavailable, match="tilelang cannot be imported"):
-        tilelang_states.library()
+        tilelang_states.installed()
 
 
 class Emulated:
