@@ -84,17 +84,14 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
 
 
 class Rooted(checker.Field):
-    """K_N(r), r > 0, r² = s in K_N, by b_0, ..., b_(m-1) and r times these: equal coordinates are equal reals.
-
-    If r is in K_N, then one real has several coordinates; still all that is proved holds, as readouts of different
-    codes are held a margin apart, and the search tells more states apart than there are.
-    """
+    """K_N(r), r > 0, r² = s, s no square in K_N, by b_0, ..., b_(m-1) and r times these: one real, one coordinates."""
 
     def __init__(self, data: Any) -> None:
         self.base = checker.Field(keys(data, "cos root")["cos"])
         self.half, self.square = self.base.m, self.base.number(data["root"])
         good = self.square[0] == 1 and not self.base.at_least(checker.ZERO, self.square)
         need(good, "root", data, "the square of a positive number, with integer coordinates")
+        need(no_square(self.base, self.square), "root", data, "a number that a prime proves to be no square in K_N")
         self.m, self.value, self.at_least = 2 * self.half, cache(self.value), cache(self.at_least)
 
     def dot(self, u: Any, v: Any) -> Any:
@@ -122,6 +119,25 @@ class Rooted(checker.Field):
         low, high = self.base.enclose(self.square, 2 * q)
         ends = [x * y for x in self.base.value(k - self.half, q) for y in (isqrt(max(low, 0)), isqrt(high) + 1)]
         return min(ends) >> (2 * q - bits), -(-max(ends) >> (2 * q - bits))
+
+
+def no_square(field: checker.Field, number: Any) -> bool:
+    """Whether one of 64 primes proves that this integer of K_N has no root in it.
+
+    For a prime p = 1 mod N and g of order N mod p, b_k -> g^k + g^-k maps the integers of K_N to those mod p, sums to
+    sums and products to products. So the image of a square is a square mod p. A root of an integer is an integer.
+    """
+    p, tried = 1, 0
+    while tried < 64:
+        p += field.N
+        if p > 2 and all(p % d for d in range(2, isqrt(p) + 1)):
+            powers = (pow(a, (p - 1) // field.N, p) for a in range(1, p))
+            g = next(g for g in powers if all(pow(g, field.N // q, p) != 1 for q in field.primes))
+            image = sum(n * (pow(g, k, p) + pow(g, -k, p) if k else 1) for k, n in number[1])
+            if pow(image, (p - 1) // 2, p) == p - 1:
+                return True
+            tried += 1
+    return False
 
 
 def same(x: Any, y: Any) -> bool:
@@ -230,7 +246,9 @@ class Head:
         head = checker.Head(checker.Field(1), rule, data | {"queries": []})
         self.K, self.V = head.K, head.V
         self.steps = [tuple(map(exact, step[: head.K])) for step in head.steps]
-        self.queries = [row(query, self.K) for query in data["queries"]]
+        plain = ({*map(type, query)} <= {int, str} for query in data["queries"])
+        chosen = zip(data["queries"], plain, strict=True)
+        self.queries = [row(q, self.K) if fast else exact(head.field.row(q, self.K)) for q, fast in chosen]
         self.start = tuple(map(exact, zip(*head.h0, strict=True)))[: head.K]
 
 

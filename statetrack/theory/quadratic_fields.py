@@ -25,7 +25,7 @@ from .number_fields import RealCyclotomic
 class RootField(Field):
     """K(r) for K real cyclotomic, r the positive square root of `square`, which is an integer of K and no square.
 
-    Basis: that of K, then r times it. That r is not in K is for the caller to know; nothing here decides it.
+    Basis: that of K, then r times it. That r is not in K is not decided here: the checker proves it, or refuses.
     """
 
     base: RealCyclotomic

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from hashlib import sha256
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -65,3 +67,41 @@ def test_the_checker_refuses_roots_of_negative_and_fractional_numbers() -> None:
     text = json.dumps({"cos": 24, "root": 2, "more": 1})
     with pytest.raises(checker.Refused, match="keys"):
         networks.Rooted(json.loads(text))
+
+
+@pytest.mark.parametrize(("order", "square"), [(1, 4), (24, 2), (5, 5), (840, 7), (8, [1, 0, 3, 1, 2])])
+def test_the_checker_refuses_the_root_of_a_square(order: int, square: Any) -> None:
+    """The last is (1 + √2)²: with such a root zero would have coordinates that are not zero."""
+    with pytest.raises(checker.Refused, match="root"):
+        networks.Rooted({"cos": order, "root": square})
+
+
+@pytest.mark.parametrize(("order", "square"), [(1, 2), (5, 2), (8, 3), (24, [1, 0, 2, 1, 1]), (840, 11)])
+def test_the_checker_takes_the_root_of_what_is_no_square(order: int, square: Any) -> None:
+    assert networks.Rooted({"cos": order, "root": square}).m == 2 * checker.Field(order).m
+
+
+def test_a_factor_along_a_key_that_is_zero_is_refused() -> None:
+    """Over Q(√4) the key √4 - 2 is zero, and h -> h + 1 would pass for a factor that adds along its key."""
+    step = {"w": [[1, 0, -2, 1, 1]], "c": 1, "b": [[1]]}
+    reset: dict[str, Any] = {"w": [1], "c": 1}
+    rule = {"target": "key", "gates": "one", "low": 1, "high": 1, "beta_max": 1, "factors": 2}
+    head = {"h0": [[0]], "steps": [[reset], [reset, step]], "derived": [], "queries": [[1]], "labels": None}
+    top: dict[str, Any] = {
+        "format": "statetrack-certificate/1",
+        "kind": "closure",
+        "field": {"cos": 1, "root": 4},
+        "range": rule | {"additive": "key", "dense": False},
+        "layers": [{"heads": [head], "inputs": [[[0], [0, 0]], [[1], [1, 0]]], "emit": None}],
+        "automaton": {
+            "alphabet": ["reset", "set"],
+            "states": ["0", "1"],
+            "outputs": [False, True],
+            "start": 0,
+            "delta": [[0, 1], [0, 1]],
+        },
+        "claims": {"joint": 2, "states": [[2]], "codes": [[2]], "margin": [[1]]},
+    }
+    top["digest"] = sha256(json.dumps(top, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    with pytest.raises(checker.Refused, match="root"):
+        networks.verify(json.dumps(top))
