@@ -347,7 +347,9 @@ def run(
             wrong = 0
         else:
             trace = _run(weights, symbols, random, length, seed, how)
-            facts |= run_facts(trace, weights, symbols) | past_horizon(weights, len(symbols or ()) or length)
+            horizon = weights.horizon()
+            facts |= run_facts(trace, weights, symbols, horizon)
+            facts |= past_horizon(horizon, len(symbols or ()) or length)
             wrong = trace.wrong
     say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
     if wrong:

@@ -60,9 +60,8 @@ def for_ever_facts(weights: Weights) -> dict[str, Any]:
     return {"state_format": weights.storage, "for_ever": said}
 
 
-def past_horizon(weights: Weights, longest: int) -> dict[str, Any]:
+def past_horizon(horizon: float, longest: int) -> dict[str, Any]:
     """A warning where words were longer than what is proved of the format; nothing else."""
-    horizon = weights.horizon()
     if longest <= horizon:
         return {}
     known = (

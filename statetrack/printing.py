@@ -66,8 +66,8 @@ def build_facts(made: Compiled, weights: Weights, checked: bool) -> dict[str, An
     }
 
 
-def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None) -> dict[str, Any]:
-    """What a run found; with the answers if it was one word."""
+def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None, horizon: float) -> dict[str, Any]:
+    """What a run found, beside the length that is proved; with the answers if it was one word."""
     facts: dict[str, Any] = {}
     if word is not None and trace.answers is not None:
         states = [int(q) for q in trace.answers[0]] if word else []
@@ -79,7 +79,7 @@ def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None) -> d
         "first_wrong": trace.first_wrong,
         "wrong_words": trace.wrong_words,
         "executor": trace.executor,
-        "proved_length": _number(weights.horizon()),
+        "proved_length": _number(horizon),
     }
 
 
@@ -92,6 +92,7 @@ def value_facts(
     from statetrack.constructions.composed import closed_program
     from statetrack.constructions.value_bounds import value_bounds
     from statetrack.theory.automata import Dfa
+    from statetrack.theory.number_formats import number_format
 
     chosen, automaton = generator.Random(seed), weights.automaton
     assert not isinstance(automaton, Dfa)
@@ -106,12 +107,11 @@ def value_facts(
     ]
     facts: dict[str, Any] = {}
     if word is not None:
-        bound = value_bounds(closed_program(weights.certificate), word, round_off=_ROUND_OFF[weights.dtype])
+        bound = value_bounds(
+            closed_program(weights.certificate), word, round_off=float(number_format(weights.dtype).unit)
+        )
         facts = {"values": [str(y) for y in exact[0]], "kernel": list(found[0]), "error_bound": max(bound, default=0.0)}
     return facts | {"tokens": sum(map(len, words)), "largest_error": max(errors, default=0.0), "dtype": weights.dtype}
-
-
-_ROUND_OFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 
 
 def say_explanation(facts: dict[str, Any], rows: Sequence[Explanation], as_json: bool) -> None:

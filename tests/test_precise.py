@@ -10,6 +10,8 @@ import pytest
 
 from statetrack.cli import main
 
+WEIGHTED = Path(__file__).parent / "data" / "formats" / "binvalue.wfa.json"
+
 
 def facts(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     code = main([*map(str, arguments), "--json"])
@@ -54,3 +56,27 @@ def test_without_a_proof_build_says_so_and_run_warns(tmp_path: Path, capsys: pyt
 def test_mistakes_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "Z3", *arguments]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_composed_program_without_a_float_proof_is_built_and_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s3.safetensors"
+    built = facts(
+        capsys, "build", "S3", "-t", "deltanet", "--construction", "blocks", "--precision", "bf16", "-o", path
+    )
+    assert built["for_ever"].startswith("not proved: no program whose exact states")
+    assert facts(capsys, "check", path)["accepted"]
+
+
+def test_the_values_of_a_weighted_automaton_are_bounded_in_every_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.safetensors"
+    facts(capsys, "build", WEIGHTED, "-t", "unconstrained", "-o", path)
+    for dtype in ("float16", "bfloat16", "float32"):
+        ran = facts(
+            capsys, "run", path, "--word", "101", "--dtype", dtype, "--device", "cpu", "--executor", "reference"
+        )
+        assert ran["values"] == ["1", "2", "5"]
+        assert ran["largest_error"] <= ran["error_bound"] < 1

@@ -30,12 +30,13 @@ from statetrack.theory.number_formats import number_format
 from .certificate import Certificate, certify
 from .compiler import Compiled
 from .float_closure import FloatClosure, Ideal, Open, close_floats, ideal_of
-from .float_steps import Order
+from .float_steps import Order, head_tables
 from .planner import CONSTRUCTIONS, Limits, plan
 from .program import Head, Layer, Lookup, Program
 from .source import Source
 from .weights import Weights, lower
 
+Candidate = tuple[Compiled, str, Ideal]
 _QUICK, _LONG = 5_000, 60_000
 _STARTS, _SEED = 3_000, 7
 
@@ -77,10 +78,11 @@ def encode_for_ever(
     tables = [form.name] if form.precision >= 24 else [form.name, "float32"]
     best: Encoded | None = None
     first: Encoded | None = None
-    programs = list(_programs(made, limits or Limits(), construction))
+    rest = _programs(made, limits or Limits(), construction)
+    programs: list[Candidate] = []
     for most in (_QUICK, _LONG):
         for table in tables:
-            for compiled, encoding, ideal in programs:
+            for compiled, encoding, ideal in _kept(programs, rest):
                 found = _try(compiled, encoding, ideal, table, form.name, order, most)
                 first = first or found
                 if isinstance(found.outcome, FloatClosure):
@@ -91,8 +93,18 @@ def encode_for_ever(
             best = _plane(made, tables[-1], form.name, order)
         if best is not None:
             return best
-    assert first is not None
-    return first
+    if first is not None:
+        return first
+    weights = lowered(made.program, made.certificate, made.automaton, form.name, form.name)
+    return Encoded(made, weights, "plain", Open("no program whose exact states are few enough to follow", 0))
+
+
+def _kept(seen: list[Candidate], rest: Iterator[Candidate]) -> Iterator[Candidate]:
+    """What was seen, then the rest, which is put with it: a list made as far as it is read."""
+    yield from tuple(seen)
+    for item in rest:
+        seen.append(item)
+        yield item
 
 
 def offset(program: Program) -> Program | None:
@@ -138,8 +150,8 @@ def basin(encoded: Encoded, *, seeds: int = 5, order: Order = "recurrent", kinds
     down to 2^-60.
     """
     compiled, weights = encoded.compiled, encoded.weights
-    assert not isinstance(compiled.automaton, type(None))
-    ideal = ideal_of(compiled.program, compiled.source.dfa)  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(compiled.source, Source)
+    ideal = ideal_of(compiled.program, compiled.source.dfa)
     for exponent in range(61):
         size = 2.0**-exponent
         if all(_survives(weights, ideal, size, seed, order, kinds) for seed in range(seeds)):
@@ -162,7 +174,7 @@ def _survives(weights: Weights, ideal: Ideal, size: float, seed: int, order: Ord
     return isinstance(found, FloatClosure) and found.kind in kinds
 
 
-def _programs(made: Compiled, limits: Limits, construction: str | None) -> Iterator[tuple[Compiled, str, Ideal]]:
+def _programs(made: Compiled, limits: Limits, construction: str | None) -> Iterator[Candidate]:
     """Candidates with their exact runs: the planned program and its offset, then other constructions and theirs."""
     names = () if construction is not None else CONSTRUCTIONS
     others = (other for name in names if (other := _planned(made, limits, name)) is not None)
@@ -255,7 +267,6 @@ class PlaneOrbit:
 
     tables: Any
     exact: Any
-    order: Order
 
     def orbit(self, start: Any, order: Order, most: int = 400) -> Any | None:
         """All float columns reached from a start (as doubles), None if they leave it, or do not close."""
@@ -284,13 +295,11 @@ class PlaneOrbit:
 
 def lower_open(made: Compiled, program: Program, table: str, storage: str) -> PlaneOrbit:
     """The float steps and the exact ones (in doubles) of a one-head program, a row each for every input."""
-    from .float_steps import head_tables
-
     weights = lower(replace_codebook(program), made.certificate, made.automaton, table)
     head = program.layers[0].heads[0]
     steps = [head.choose.seen[key][0] for key in sorted(head.choose.seen)]
     exact = np.array([[[float(x) for x in row] for row in head.maps[step].matrix] for step in steps])
-    return PlaneOrbit(head_tables(weights.tensors, 0, 0, number_format(storage)), exact, "recurrent")
+    return PlaneOrbit(head_tables(weights.tensors, 0, 0, number_format(storage)), exact)
 
 
 def replace_codebook(program: Program) -> Program:

@@ -213,7 +213,7 @@ def abelian_over(group: Cayley, members: Numbers) -> Numbers:
         if group.commutators[first, members].any():
             continue
         for g in (first, *range(group.order)):
-            if not group.commutators[g, inside].any():
+            if g not in inside and not group.commutators[g, inside].any():
                 inside = group.generated((*inside.tolist(), g))
         if len(inside) > len(best):
             best = inside
