@@ -35,6 +35,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
+from itertools import count, islice
 from math import gcd, isqrt, lcm
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,12 @@ class Rooted(checker.Field):
     """K_N(r), r > 0, r² = s, s no square in K_N, by b_0, ..., b_(m-1) and r times these: one real, one coordinates."""
 
     def __init__(self, data: Any) -> None:
-        self.base = checker.Field(keys(data, "cos root")["cos"])
-        self.half, self.square = self.base.m, self.base.number(data["root"])
-        good = self.square[0] == 1 and not self.base.at_least(checker.ZERO, self.square)
-        need(good, "root", data, "the square of a positive number, with integer coordinates")
-        need(no_square(self.base, self.square), "root", data, "a number that a prime proves to be no square in K_N")
-        self.m, self.value, self.at_least = 2 * self.half, cache(self.value), cache(self.at_least)
+        base = checker.Field(keys(data, "cos root")["cos"])
+        square = base.number(data["root"])
+        good = square[0] == 1 and not base.at_least(checker.ZERO, square) and rootless(base, square)
+        need(good, "root", data, "positive, of integer coordinates, by a prime no square in K_N")
+        self.base, self.square, self.half, self.m = base, square, base.m, 2 * base.m
+        self.value, self.at_least = cache(self.value), cache(self.at_least)
 
     def dot(self, u: Any, v: Any) -> Any:
         """Σ u_i v_i, canonical."""
@@ -106,37 +107,26 @@ class Rooted(checker.Field):
 
     def halves(self, x: Any) -> tuple[Any, Any]:
         """a and b of a + b r."""
-        den, terms = x
-        parts = [(k, n) for k, n in terms if k < self.half], [(k - self.half, n) for k, n in terms if k >= self.half]
-        a, b = ((den, tuple(part)) if part else checker.ZERO for part in parts)
-        return a, b
+        a, b = [(k, n) for k, n in x[1] if k < self.half], [(k - self.half, n) for k, n in x[1] if k >= self.half]
+        return (x[0], tuple(a)) if a else checker.ZERO, (x[0], tuple(b)) if b else checker.ZERO
 
     def value(self, k: int, bits: int) -> tuple[int, int]:
         """Integers lo <= 2^bits b_k <= hi."""
         if k < self.half:
             return self.base.value(k, bits)
-        q = bits + 32
-        low, high = self.base.enclose(self.square, 2 * q)
+        q, (low, high) = bits + 32, self.base.enclose(self.square, 2 * bits + 64)
         ends = [x * y for x in self.base.value(k - self.half, q) for y in (isqrt(max(low, 0)), isqrt(high) + 1)]
         return min(ends) >> (2 * q - bits), -(-max(ends) >> (2 * q - bits))
 
 
-def no_square(field: checker.Field, number: Any) -> bool:
-    """Whether one of 64 primes proves that this integer of K_N has no root in it.
-
-    For a prime p = 1 mod N and g of order N mod p, b_k -> g^k + g^-k maps the integers of K_N to those mod p, sums to
-    sums and products to products. So the image of a square is a square mod p. A root of an integer is an integer.
-    """
-    p, tried = 1, 0
-    while tried < 64:
-        p += field.N
-        if p > 2 and all(p % d for d in range(2, isqrt(p) + 1)):
-            powers = (pow(a, (p - 1) // field.N, p) for a in range(1, p))
-            g = next(g for g in powers if all(pow(g, field.N // q, p) != 1 for q in field.primes))
-            image = sum(n * (pow(g, k, p) + pow(g, -k, p) if k else 1) for k, n in number[1])
-            if pow(image, (p - 1) // 2, p) == p - 1:
-                return True
-            tried += 1
+def rootless(field: checker.Field, x: Any) -> bool:
+    """Whether one of 64 primes proves that the integer x of K_N has no root there (docs/certificate.md says how)."""
+    primes = (p for p in count(field.N + 1, field.N) if p > 2 and all(p % d for d in range(2, isqrt(p) + 1)))
+    for p in islice(primes, 64):
+        powers = (pow(a, (p - 1) // field.N, p) for a in range(1, p))
+        g = next(g for g in powers if all(pow(g, field.N // q, p) != 1 for q in field.primes))
+        if pow(sum(n * (pow(g, k, p) + pow(g, -k, p) if k else 1) for k, n in x[1]), (p - 1) // 2, p) == p - 1:
+            return True
     return False
 
 
@@ -246,9 +236,7 @@ class Head:
         head = checker.Head(checker.Field(1), rule, data | {"queries": []})
         self.K, self.V = head.K, head.V
         self.steps = [tuple(map(exact, step[: head.K])) for step in head.steps]
-        plain = ({*map(type, query)} <= {int, str} for query in data["queries"])
-        chosen = zip(data["queries"], plain, strict=True)
-        self.queries = [row(q, self.K) if fast else exact(head.field.row(q, self.K)) for q, fast in chosen]
+        self.queries = [row(query, self.K) for query in data["queries"]]
         self.start = tuple(map(exact, zip(*head.h0, strict=True)))[: head.K]
 
 
