@@ -12,10 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "statetrack"
-ROOMS = ("theory", "constructions", "kernels", "proofs_check", "figures")
+ROOMS = ("theory", "constructions", "kernels", "proofs_check", "figures", "lab")
 # A room whose operations are used by themselves, without the package's front door, has a public module of its own.
 NAMED_ALIKE = {"api": {"api.py", "kernels/api.py"}}
-OWNERS = {"torch": {"kernels"}, "triton": {"kernels"}, "matplotlib": {"figures"}}
+OWNERS = {"torch": {"kernels", "lab"}, "triton": {"kernels"}, "matplotlib": {"figures"}}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
