@@ -10,6 +10,7 @@ bound; and the speed of the kernel beside the plain torch reference on the same 
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from typing import Any
 
@@ -19,10 +20,13 @@ from report import save
 import statetrack as st
 from statetrack.api import Weights
 from statetrack.constructions import bounds, reading
+from statetrack.constructions.atlas import decide
 from statetrack.kernels.load import model_of, random_tokens
 from statetrack.kernels.reference import recurrent, walk
 from statetrack.kernels.run import execute
 from statetrack.kernels.tracker import tracker, walk_triton
+from statetrack.theory.cayley_tables import from_group
+from statetrack.theory.finite_group import library, small_group
 
 CASES = (
     ("S5", "deltaproduct"),
@@ -46,18 +50,33 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--formats", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--place", default="cuda", help="torch device")
+    parser.add_argument("--atlas", type=int, default=0, help="in place of the cases, so many groups by one layer")
     options = parser.parse_args()
+    cases = chosen(options.atlas) if options.atlas else CASES
     rows: list[dict[str, Any]] = []
     name = torch.cuda.get_device_name() if options.place == "cuda" else options.place
     try:
         for dtype in options.formats:
-            for source, target in CASES:
+            for source, target in cases:
                 rows.append(measure(built(source, target).weights(dtype), source, target, dtype, options))
                 shown = ("source", "target", "format", "wrong", "first_wrong", "proved_length", "ours_seconds", "ratio")
                 print({key: rows[-1][key] for key in shown}, flush=True)
     finally:
         # What is measured is kept, also when the run is stopped.
-        save("trackers", options.device, rows, name)
+        save("atlas-trackers" if options.atlas else "trackers", options.device, rows, name)
+
+
+def chosen(count: int) -> tuple[tuple[str, str], ...]:
+    """Groups of order 2 to 60 that one layer tracks, drawn at random (seed 0)."""
+    groups = [(n, i) for n, i, _ in library() if n > 1]
+    draw = random.Random(0)
+    found: list[tuple[str, str]] = []
+    while len(found) < count:
+        n, i = draw.choice(groups)
+        name = f"SmallGroup({n}, {i})"
+        if (name, "ckda") not in found and decide(from_group(small_group(n, i))).verdict:
+            found.append((name, "ckda"))
+    return tuple(found)
 
 
 def built(source: str, target: str) -> st.Compiled:

@@ -240,12 +240,13 @@ class _Chunked(torch.autograd.Function):
         kept, call = dict(zip(ctx.names, rest, strict=True)), ctx.call
         do = torch.zeros_like(o) if do is None else do.contiguous()
         dh = torch.empty_like(h)
-        dy = torch.empty_like(v, dtype=h.dtype if h.dtype == torch.float32 else v.dtype)
+        # beta dbeta = <dy, r>, with beta as small as TINY: float16 would lose dy.
+        dy = torch.empty_like(v, dtype=h.dtype)
         dstart = None if start is None else torch.empty_like(start)
         ds1 = dlast.contiguous() if ctx.with_last and dlast is not None else None
         call.states[1](call, kept, do, dh, dy, ds1, dstart)
         dq, dk, dbeta, dvalues = _gradients(q, k, v, beta, values, a_log, dt_bias, kept, h, r, o, do, dh, dy, call)
-        da_log, ddt_bias = _gate_parameters(values, a_log, dt_bias, dvalues, call)
+        da_log, ddt_bias = _gate_parameters(values, a_log, dt_bias, dvalues, call, ctx.needs_input_grad[5:7])
         return dq, dk, dy.to(v.dtype), dbeta, dvalues, da_log, ddt_bias, dstart, None, None
 
 
@@ -360,16 +361,15 @@ def _gradients(
 
 
 def _gate_parameters(
-    values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None, dvalues: Tensor | None, call: _Call
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of exp(a_log) and of the bias, from that of the pre-activations."""
-    if values is None or dvalues is None:
-        return None, None
-    if a_log is None and dt_bias is None:
+    values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None, dvalues: Tensor | None, call: _Call,
+    wanted: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """The gradients of a_log and of the bias where they are wanted, from that of the pre-activations."""
+    if values is None or dvalues is None or not any(wanted):
         return None, None
     dx = dvalues.float()
-    ddt_bias = None if dt_bias is None else dx.sum((0, 1)).to(dt_bias.dtype)
-    if a_log is None:
+    ddt_bias = dx.sum((0, 1)).to(dt_bias.dtype) if wanted[1] and dt_bias is not None else None
+    if a_log is None or not wanted[0]:
         return None, ddt_bias
     x = values.float() + (0.0 if dt_bias is None else dt_bias.float())
     if KINDS[call.kind] == "softplus":

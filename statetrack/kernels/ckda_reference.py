@@ -56,7 +56,7 @@ def ckda_naive(
     keys, betas, values = folded_keys(k.to(dtype), beta.to(dtype), v.to(dtype), normalize_keys, head=2)
     queries, factor = folded_queries(q.to(dtype), scale, normalize_queries)
     keys, queries = keys.repeat_interleave(group, 2), (queries * factor).repeat_interleave(group, 2)
-    alphas = row_gates(gate, factors, time * factors).to(dtype)
+    alphas = row_gates(gate, factors, time * factors).to(q.device, dtype)
     spans = [(b, 0, time) for b in range(batch)]
     if cu_seqlens is not None:
         bounds = [int(end) for end in cu_seqlens.cpu()]

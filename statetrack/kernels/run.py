@@ -13,7 +13,7 @@ References: `statetrack.kernels.reference` for the recurrence, the decoding and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -66,6 +66,7 @@ def execute(
     chunk: int | None = None,
     keep_answers: bool = True,
     progress: Progress | None = None,
+    observe: Callable[[Sequence[Tensor]], None] | None = None,
 ) -> Trace:
     """Run `model` on a batch of words and compare it with its automaton after every token.
 
@@ -78,6 +79,7 @@ def execute(
         chunk: columns at a time; None keeps the registers and the largest buffer near 512 MiB together.
         keep_answers: whether the answers (4 bytes a token, on the device) are kept.
         progress: called after each chunk with the tokens done, padding included.
+        observe: called after each chunk with the state [B, H, K, V] of every layer, on the device.
 
     Raises:
         KernelUnavailable: Triton was asked for and cannot run this model here.
@@ -93,6 +95,8 @@ def execute(
         # The walk comes first, for it refuses tokens out of range.
         truth = score.walk(columns)
         score.compare(start, columns, truth, *network.advance(columns))
+        if observe is not None:
+            observe(network.states())
     return score.trace()
 
 
@@ -271,6 +275,10 @@ class _Network:
             for old in [r for r in registers if r and self._last[r] <= done and r != self._model.answering]:
                 del registers[old]
         return registers[self._model.answering], lost
+
+    def states(self) -> list[Tensor]:
+        """The layers' states after the columns that were run."""
+        return [state for state in self._states if state is not None]
 
     def _run(self, number: int, registers: dict[int, Tensor]) -> int:
         """Run a layer on its input ids, put the outputs that are needed into their registers; how many it has."""

@@ -103,12 +103,15 @@ class Case:
     def failing(self, slack: float = 1.0) -> dict[str, float]:
         """The relative errors that are above their limits; every tensor that the kernels allocate starts as NaN.
 
-        A gate's gradient may be off by 4e-4 more: where |alpha| is small it divides rounding by alpha, and below 2^-14
-        it fades (docs/kernels.md). With resets it is not compared.
+        What is rounded is the gradient of log|alpha|, so that of alpha is that over alpha, and fades where |alpha| is
+        below 2^-14 (docs/kernels.md): it is compared times |alpha|, and may be off by 4e-4 more. With resets it is not.
         """
-        named, _ = self.inputs()
+        named, gate = self.inputs()
         found = self._run(named, ckda_chunk, torch.float32, precision=self.precision, launch=self.launch)
         right = self._run(named, ckda_naive, torch.float64, precision="exact")
+        if self.kind in ("signed", "alpha"):
+            size = gate.alpha().double().abs()
+            found["dx"], right["dx"] = found["dx"] * size, right["dx"] * size
         errors = {name: _error(found[name], right[name]) for name in right if name != "dx" or not self.resets}
         return {name: e for name, e in errors.items() if not e <= slack * self.limit + (4e-4 if name == "dx" else 0.0)}
 
@@ -232,7 +235,8 @@ CONFIGURATIONS = dict.fromkeys(
 def test_every_configuration(number: int) -> None:
     K, V, n, launch = list(CONFIGURATIONS)[number]
     case = Case(K=K, V=V, n=n, launch=launch, **HALF)
-    assert case.failing() == {}, launch
+    # Two factors a token: each gradient has passed through twice the roundings.
+    assert case.failing(slack=1.0 if n == 1 else 1.5) == {}, launch
 
 
 @on_cuda
