@@ -11,8 +11,7 @@ as well (float32 state, token by token).
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -95,27 +94,27 @@ def main() -> None:
     asked = [(name, dtype, tuple(options.lengths)) for name in options.kernels for dtype in KERNELS[name][3]]
     if options.recurrent:
         asked.append(("ckda recurrent", "float32", (options.recurrent,)))
-    rows = done(job, asked, options)
     name = torch.cuda.get_device_name() if options.place.startswith("cuda") else options.place
-    save("conformance", options.device, sorted(rows, key=lambda r: (r["kernel"], r["dtype"])), name)
-
-
-def done(task: Callable[..., list[dict[str, Any]]], asked: list[Any], options: argparse.Namespace) -> list[Any]:
-    """The rows of all jobs; a job that breaks is a row with an error."""
     rows: list[dict[str, Any]] = []
-    started = time.perf_counter()
+    for more in done(job, asked, options):
+        # What is measured is kept, also when the run is stopped.
+        rows = sorted(rows + more, key=lambda r: (r["kernel"], r["dtype"]))
+        save("conformance", options.device, rows, name)
+
+
+def done(
+    task: Callable[..., list[dict[str, Any]]], asked: list[Any], options: argparse.Namespace
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each job as it ends; a job that breaks is a row with an error."""
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(task, *one, options): one for one in asked}
         for future in as_completed(futures):
             try:
-                rows += future.result()
+                yield future.result()
             except Exception as error:
                 name, dtype, *_ = futures[future]
                 text = " ".join(str(error).split())[:200]
-                rows.append({"kernel": name, "dtype": dtype, "status": "error", "detail": text})
-                print(rows[-1], flush=True)
-            print(f"{time.perf_counter() - started:.0f} s: {futures[future][:2]} done", flush=True)
-    return rows
+                yield [{"kernel": name, "dtype": dtype, "status": "error", "detail": text}]
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def main() -> None:
             for source, target in cases:
                 rows.append(measure(built(source, target).weights(dtype), source, target, dtype, options))
                 shown = ("source", "target", "format", "wrong", "first_wrong", "proved_length", "ours_seconds", "ratio")
-                print({key: rows[-1][key] for key in shown}, flush=True)
+                print({key: rows[-1].get(key) for key in shown}, flush=True)
     finally:
         # What is measured is kept, also when the run is stopped.
         save("atlas-trackers" if options.atlas else "trackers", options.device, rows, name)
@@ -109,6 +109,8 @@ def measure(weights: Weights, source: str, target: str, dtype: str, options: arg
         "ours_seconds": seconds,
         "ours_tokens_per_s": trace.tokens / seconds,
     }
+    if options.atlas:
+        return row
     return row | agreement(weights, storage, options.place) | speed(weights, storage, options.place)
 
 
@@ -151,13 +153,25 @@ def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 6
 def _ids(weights: Weights, tokens: torch.Tensor, place: str) -> torch.Tensor:
     """Input ids of the last layer, the layers below replaced by their outputs in float64."""
     model = model_of(weights.in_format("float64"))
-    keys = [tokens.long()]
-    for layer in model.layers[:-1]:
-        ids = layer.route.to(place)[tuple(keys)].int().contiguous()
+    registers = [tokens.long()]
+    for number, layer in enumerate(model.layers):
+        for wire in layer.wires:
+            registers.append(_looked_up(wire.table, wire.reads, registers))
+        ids = _looked_up(layer.route, layer.reads, registers).int().contiguous()
+        if number == len(model.layers) - 1:
+            return ids
         readouts, _ = recurrent(layer.tables.to(place, torch.float64), ids, storage=torch.float64)
-        nearest = torch.cdist(readouts[:, :, 0], layer.codebooks[0].to(place, torch.float64)).argmin(-1)
-        keys = [ids.long(), layer.labels[0].to(place)[nearest].long()]
-    return model.layers[-1].route.to(place)[tuple(keys)].int().contiguous()
+        codes: list[torch.Tensor] = []
+        for head, (book, labels) in enumerate(zip(layer.codebooks, layer.labels, strict=True)):
+            own = readouts[:, :, head, : book.shape[1]].contiguous()
+            codes.append(labels.to(place)[torch.cdist(own, book.to(place, torch.float64)).argmin(-1)].long())
+        registers += [ids.long(), *(codes if layer.emit is None else [layer.emit.to(place)[tuple(codes)].long()])]
+    raise AssertionError("a model has layers")
+
+
+def _looked_up(table: torch.Tensor, reads: tuple[int, ...], registers: list[torch.Tensor]) -> torch.Tensor:
+    found = table.to(registers[0].device)[tuple(registers[i] for i in reads)].long()
+    return found if reads else found.expand(registers[0].shape)
 
 
 def speed(weights: Weights, storage: torch.dtype, place: str, words: int = 1024, steps: int = 2048) -> dict[str, Any]:

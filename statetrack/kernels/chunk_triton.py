@@ -2,7 +2,7 @@
 
 A precision mode fixes the rounding points. `fast` with 16-bit inputs keeps intermediates in bfloat16 (float16 has not
 the range of anchored factors) and the state in float32; with float32 inputs it keeps float32 and multiplies in tf32.
-`tracking` keeps float32 and multiplies as three bfloat16 products; `exact` multiplies in float32.
+`tracking` keeps float32 and multiplies as three tf32 products; `exact` multiplies in float32.
 
 Main definitions: `ckda_chunk`, `Launch`, `launches`.
 
@@ -28,7 +28,7 @@ from .gates import KINDS, Gate, Precision
 
 # The pass over a sequence's chunks, forwards and backwards; `tilelang_states` has another.
 States = tuple[Callable[..., None], Callable[..., None]]
-_DOTS = {"fast": "tf32", "tracking": "bf16x3", "exact": "ieee"}
+_DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 
 
 @dataclass(frozen=True)
