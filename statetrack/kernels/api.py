@@ -91,21 +91,23 @@ def ckda(
         faults.append(f"precision {precision!r}, expected 'fast', 'tracking' or 'exact'")
     faults += _option_faults(backend, {"auto": None, **_PATHS}, scale)
     checked = call.checked(faults, not q.is_cuda if check_ranges is None else check_ranges)
-    return _path(_PATHS, backend, call)(
-        q,
-        k,
-        v,
-        checked,
-        rule,
-        scale=q.shape[3] ** -0.5 if scale is None else scale,
-        factors=factors,
-        normalize_keys=normalize_keys,
-        normalize_queries=normalize_queries,
-        initial_state=initial_state,
-        output_final_state=output_final_state,
-        cu_seqlens=cu_seqlens,
-        precision=precision,
-    )
+    # The operation chooses its formats itself.
+    with torch.autocast(q.device.type, enabled=False):
+        return _path(_PATHS, backend, call)(
+            q,
+            k,
+            v,
+            checked,
+            rule,
+            scale=q.shape[3] ** -0.5 if scale is None else scale,
+            factors=factors,
+            normalize_keys=normalize_keys,
+            normalize_queries=normalize_queries,
+            initial_state=initial_state,
+            output_final_state=output_final_state,
+            cu_seqlens=cu_seqlens,
+            precision=precision,
+        )
 
 
 def ckda_decode(
@@ -143,7 +145,7 @@ def ckda_decode(
         faults.append("an argument needs a gradient, which decoding has none of (use ckda, or torch.no_grad)")
     faults += _option_faults(backend, {"auto": None, **_DECODERS}, scale)
     checked = call.checked(faults, not q.is_cuda if check_ranges is None else check_ranges)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(q.device.type, enabled=False):
         o, final = _path(_DECODERS, backend, call)(
             q,
             k,

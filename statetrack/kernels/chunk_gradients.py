@@ -24,7 +24,6 @@ import triton.language as tl
 
 from .chunk_tiles import (
     chunk_gates,
-    column_gates,
     factor_rows,
     gate_slope,
     last_of,
@@ -35,6 +34,7 @@ from .chunk_tiles import (
     pick_packed,
     pick_row,
     place,
+    raw_gates,
     store_columns,
     store_tile,
 )
@@ -240,12 +240,14 @@ def gradient_kernel(
     if KIND > 0:
         dend = end_gradient(h, dh, tile, cols, K, V, BK, BV, PRECISION) * negate_where(tl.exp2(-tl.abs(end)), end)
         dG += tl.where(rows[:, None] == C - 1, (tl.sum(found, 0) + dend)[None, :], 0.0) - found
-        x, gated, rate = column_gates(
+        x, gated, rate = raw_gates(
             gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, cols, WIDTH, KIND, EACH, BIAS
         )
-        dx = tl.cumsum(dG, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
         if WIDTH:
+            dx = tl.cumsum(dG, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
             store_columns(dgate, dx, at if EACH else tokens, gated, head, HV, K, cols)
         else:
+            dx = tl.sum(tl.where((cols < K)[None, :], dG, 0.0), 1)
+            dx = tl.cumsum(dx, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
             seat = dgate + ((at if EACH else tokens) * HV + head) * ((K + BK - 1) // BK) + part
-            tl.store(seat, tl.sum(tl.where((cols < K)[None, :], dx, 0.0), 1), mask=gated)
+            tl.store(seat, dx, mask=gated)

@@ -239,21 +239,24 @@ def store_tile(x, tile, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, STAR
 
 
 @triton.jit
-def column_gates(
+def raw_gates(
     gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, cols,
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """The pre-activations (or alphas) of the rows that have a gate, which rows those are, and the rate exp(a_log)."""
+    """The pre-activations (or alphas) of the rows that have a gate, which rows those are, and the rate exp(a_log).
+
+    [C, BK] where WIDTH, else [C]: one gate for all channels.
+    """
     gated = real if EACH else real & (factor == 0)
     at = rows if EACH else tokens
     if WIDTH:
         x = load_columns(gate, at, gated, head, HEADS, K, cols)
+        if BIAS:
+            x += tl.load(dt_bias + head * K + cols, mask=cols < K, other=0.0).to(tl.float32)[None, :]
     else:
-        x = tl.load(gate + at * HEADS + head, mask=gated, other=0.0).to(tl.float32)[:, None] + cols[None, :] * 0.0
-    if BIAS and WIDTH:
-        x += tl.load(dt_bias + head * K + cols, mask=cols < K, other=0.0).to(tl.float32)[None, :]
-    elif BIAS:
-        x += tl.load(dt_bias + head).to(tl.float32)
+        x = tl.load(gate + at * HEADS + head, mask=gated, other=0.0).to(tl.float32)
+        if BIAS:
+            x += tl.load(dt_bias + head).to(tl.float32)
     rate = tl.exp(tl.load(a_log + head).to(tl.float32)) if KIND >= 3 else 1.0
     return x, gated, rate
 
@@ -264,11 +267,19 @@ def chunk_gates(
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, SAFE: tl.constexpr,
 ):  # fmt: skip
     """The cumulated gates of a chunk, and the deepest gate over the deepest that may be added up as integers."""
-    x, gated, rate = column_gates(
+    x, gated, rate = raw_gates(
         gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, cols, WIDTH, KIND, EACH, BIAS
     )
-    packed = tl.where(gated[:, None] & (cols < K)[None, :], packed_gate(x, rate, lower, KIND), 0.0)
-    return cumulate(packed, SAFE), tl.max(tl.max(tl.abs(packed), 1), 0) / DEEPEST
+    packed = packed_gate(x, rate, lower, KIND)
+    if WIDTH:
+        packed = tl.where(gated[:, None] & (cols < K)[None, :], packed, 0.0)
+        g = cumulate(packed, SAFE)
+        deepest = tl.max(tl.max(tl.abs(packed), 1), 0)
+    else:
+        packed = tl.where(gated, packed, 0.0)
+        g = tl.broadcast_to(cumulate(packed, SAFE)[:, None], (rows.shape[0], cols.shape[0]))
+        deepest = tl.max(tl.abs(packed), 0)
+    return g, deepest / DEEPEST
 
 
 @triton.jit

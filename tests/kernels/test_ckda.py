@@ -380,6 +380,18 @@ def test_sixteen_bit_inputs_are_computed_in_float32() -> None:
     assert_close(final.double(), wanted, 1e-5, "final state")
 
 
+def test_autocast_changes_no_format_inside_the_operation() -> None:
+    named = Case(T=40, K=16, V=8, dtype=torch.float32).inputs()
+    call = [named[n] for n in ("q", "k", "v")]
+    o, state = ckda(*call, beta=named["beta"], output_final_state=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        again, last = ckda(*call, beta=named["beta"], output_final_state=True)
+        _, decoded = ckda_decode(*call, None, named["beta"], torch.zeros_like(state), backend="torch")
+    assert torch.equal(again, o)
+    assert torch.equal(last, state)
+    assert torch.allclose(decoded, state, atol=1e-5)
+
+
 def test_special_cases_are_the_known_recurrences() -> None:
     case = Case(T=50, K=4, V=3)
     x = {name: t.detach() for name, t in case.inputs().items()}
