@@ -381,12 +381,14 @@ def test_sixteen_bit_inputs_are_computed_in_float32() -> None:
 
 
 def test_autocast_changes_no_format_inside_the_operation() -> None:
-    named = Case(T=40, K=16, V=8, dtype=torch.float32).inputs()
+    named = {n: x.detach() for n, x in Case(T=40, K=16, V=8, dtype=torch.float32).inputs().items()}
     call = [named[n] for n in ("q", "k", "v")]
     o, state = ckda(*call, beta=named["beta"], output_final_state=True)
+    assert state is not None
     with torch.autocast("cpu", dtype=torch.bfloat16):
         again, last = ckda(*call, beta=named["beta"], output_final_state=True)
         _, decoded = ckda_decode(*call, None, named["beta"], torch.zeros_like(state), backend="torch")
+    assert last is not None
     assert torch.equal(again, o)
     assert torch.equal(last, state)
     assert torch.allclose(decoded, state, atol=1e-5)
