@@ -27,6 +27,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+# Each job is a process; threads for linear algebra would only wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from every_target import TARGETS, Case, Verdict, judge, random_dfa
 
 

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from statetrack.errors import BudgetExceeded, InvalidFile, InvalidInput
@@ -145,6 +146,7 @@ def _memory() -> tuple[int, int]:
     return int(sizes[0]) * resource.getpagesize(), int(sizes[1]) * resource.getpagesize()
 
 
+@cache
 def _settle_libraries() -> None:
     """Let numpy's linear algebra take its buffers now: it ends the process when it gets none."""
     import numpy as np
