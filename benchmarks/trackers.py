@@ -19,8 +19,8 @@ from report import save
 
 import statetrack as st
 from statetrack.api import Weights
-from statetrack.constructions import bounds, reading
 from statetrack.constructions.atlas import decide
+from statetrack.constructions.horizons import head_bounds
 from statetrack.kernels.load import model_of, random_tokens
 from statetrack.kernels.reference import recurrent, walk
 from statetrack.kernels.run import execute
@@ -124,7 +124,7 @@ def agreement(weights: Weights, storage: torch.dtype, place: str, words: int = 6
     kernel = tracker if place == "cuda" else recurrent
     ours, _ = kernel(models[0].layers[number].tables.to(place, storage), ids, storage=storage)
     truth, _ = recurrent(models[1].layers[number].tables.to(place, torch.float64), ids, storage=torch.float64)
-    heads = bounds.rounding_model(reading.program_of(weights.certificate), weights)[number]
+    heads = head_bounds(weights)[number]
     largest = 0.0
     allowed: bool | None = True if all(heads) else None
     for h, model in enumerate(heads):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import transformers_hook
 from .errors import (
     BudgetExceeded,
     CertificateFailed,
@@ -85,6 +86,9 @@ _LAZY = {
     "Verdict": "statetrack.proofs_check.runner",
     "verify": "statetrack.proofs_check.runner",
 }
+
+
+transformers_hook.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -20,8 +20,10 @@ import typer
 from statetrack.commands import figure, verify
 from statetrack.errors import InvalidFile, InvalidInput, StatetrackError
 from statetrack.examine import audit, conform
+from statetrack.export_commands import export
 from statetrack.group_commands import groups
 from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
+from statetrack.learn_commands import learn
 from statetrack.precise import Precision, in_precision, past_horizon
 from statetrack.printing import (
     build_facts,
@@ -321,6 +323,9 @@ def run(
     dtype: Annotated[str | None, typer.Option(help="Number format to run in (default: the file's).")] = None,
     device: Device = "auto",
     executor: Annotated[str, typer.Option(help="auto, triton or reference.")] = "auto",
+    renormalise: Annotated[
+        int | None, typer.Option(min=1, help="Replace the state every so many tokens by a fresh one.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the weights in FILE through a kernel; compare every state with the automaton's, or values with exact ones."""
@@ -346,8 +351,8 @@ def run(
             facts |= value_facts(weights, symbols, random, length, seed, how)
             wrong = 0
         else:
-            trace = _run(weights, symbols, random, length, seed, how)
-            horizon = weights.horizon()
+            trace = _run(weights, symbols, random, length, seed, how | {"renormalise": renormalise})
+            horizon = weights.horizon(renormalise)
             facts |= run_facts(trace, weights, symbols, horizon)
             facts |= past_horizon(horizon, len(symbols or ()) or length)
             wrong = trace.wrong
@@ -402,6 +407,8 @@ app.command()(verify)
 app.command()(figure)
 app.command()(conform)
 app.command()(audit)
+app.command()(learn)
+app.command()(export)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

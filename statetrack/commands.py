@@ -66,7 +66,9 @@ def verify(
 def figure(
     name: Annotated[str | None, typer.Argument(help="Which picture; --list names them.")] = None,
     file: Annotated[Path | None, typer.Argument(help="Weights file, for pictures of one.")] = None,
-    measured: Annotated[Path | None, typer.Option("--from", help="JSON lines, for pictures of measurements.")] = None,
+    measured: Annotated[
+        Path | None, typer.Option("--from", help="Measurements: JSON lines, results.json, runs.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that need no file.")] = False,
     formats: Annotated[str, typer.Option("--format", help="svg, pdf, png, several apart by commas.")] = "svg",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("pictures"),
@@ -75,20 +77,21 @@ def figure(
 ) -> None:
     """Draw a picture from computed data; the data are saved beside it as JSON."""
     from statetrack import api
-    from statetrack.figures.gallery import FIGURES, OF_FILES, OF_MEASUREMENTS, draw
+    from statetrack.figures.gallery import FIGURES, OF_FILES, OF_MEASUREMENTS, OF_RUNS, draw
 
+    of_data = OF_MEASUREMENTS | OF_RUNS
     if listed or (name is None and not every):
         rows: list[dict[str, Any]] = [{"name": key, "what": what} for key, (what, _) in FIGURES.items()]
         rows += [{"name": f"{key} FILE", "what": what} for key, (what, _) in OF_FILES.items()]
-        rows += [{"name": f"{key} --from FILE", "what": what} for key, (what, _) in OF_MEASUREMENTS.items()]
+        rows += [{"name": f"{key} --from FILE", "what": what} for key, (what, _) in of_data.items()]
         say_rows(rows, as_json)
         return
-    known = [*FIGURES, *OF_FILES, *OF_MEASUREMENTS]
+    known = [*FIGURES, *OF_FILES, *of_data]
     if name is not None and name not in known:
         raise InvalidInput(f"figure {name!r}: know {', '.join(known)}")
     if (file is None) == (name in OF_FILES):
         raise InvalidInput(f"figure {name}: " + ("give the weights file to draw" if file is None else "takes no file"))
-    if (measured is None) == (name in OF_MEASUREMENTS):
+    if (measured is None) == (name in of_data):
         raise InvalidInput(f"figure {name}: " + ("give --from FILE" if measured is None else "takes no --from"))
     weights = None if file is None else api.load(file)
     kinds = [kind.strip() for kind in formats.split(",")]

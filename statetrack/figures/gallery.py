@@ -1,6 +1,6 @@
 """All pictures by name.
 
-Main definitions: `FIGURES`, `OF_FILES`, `OF_MEASUREMENTS`, `draw`, `pictures_of`.
+Main definitions: `FIGURES`, `OF_FILES`, `OF_MEASUREMENTS`, `OF_RUNS`, `draw`, `pictures_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from statetrack.proofs_check.report import Picture
 from statetrack.proofs_check.runner import claims
 
 from . import atlas_picture, axes, cascades, programs, spectra
+from .learned import OF_ANSWERS, Learned, read_runs
 from .measured import OF_MEASUREMENTS, read_measurements
+from .sounds import OF_SOUNDS
+from .texts import OF_TEXTS
 
 KINDS = ("svg", "pdf", "png")
 FIGURES: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -33,6 +36,8 @@ OF_FILES: dict[str, tuple[str, Callable[[Path, Weights], None]]] = {
     "spectrum": ("eigenvalues of the transitions in a weights file", programs.draw_spectrum),
     "states": ("exact states that a program's last head reaches", programs.draw_states),
 }
+# Pictures of trained models.
+OF_RUNS: dict[str, tuple[str, Callable[[Path, Learned], None]]] = {**OF_ANSWERS, **OF_SOUNDS, **OF_TEXTS}
 
 
 def draw(
@@ -40,7 +45,7 @@ def draw(
 ) -> tuple[Path, ...]:
     """Write a picture in each format, with its data as JSON beside it; returns the pictures' paths.
 
-    `weights` for a picture of a weights file, `measured` (JSON lines) for one of measurements.
+    `weights` for a picture of a weights file, `measured` for one of measurements (JSON lines) or of trained models.
     """
     wrong = [kind for kind in kinds if kind not in KINDS]
     if wrong or not kinds:
@@ -51,10 +56,13 @@ def draw(
         raise InvalidFile(str(folder), f"cannot be made ({error.strerror})", "give a folder to write to") from None
     paths = tuple(folder / f"{name}.{kind}" for kind in kinds)
     for path in paths:
-        if name in OF_MEASUREMENTS:
+        if name in OF_MEASUREMENTS or name in OF_RUNS:
             if measured is None:
                 raise InvalidInput(f"figure {name}: give the measurements to draw with --from FILE")
-            OF_MEASUREMENTS[name][1](path, read_measurements(measured))
+            if name in OF_RUNS:
+                OF_RUNS[name][1](path, read_runs(measured))
+            else:
+                OF_MEASUREMENTS[name][1](path, read_measurements(measured))
         elif name in OF_FILES:
             if weights is None:
                 raise InvalidInput(f"figure {name}: give the weights file to draw")

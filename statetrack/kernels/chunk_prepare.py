@@ -142,7 +142,7 @@ def solve_kernel(
     pairs, beta, tinv, betas, table, ends, T, CHUNKS, HV, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """(I + M Diag(beta))^-1 of every chunk, and beta as it is used: 0 counts as TINY, so that it has a gradient."""
+    """(I + M Diag(beta))^-1 of every chunk, and beta as it is used: TINY at least, so that it has a gradient."""
     head = tl.program_id(0)
     chunk = tl.program_id(1)
     tile = chunk.to(tl.int64) * HV + head
@@ -150,7 +150,7 @@ def solve_kernel(
     at, _, real, _ = factor_rows(start, length, N, C, P)
     rows = tl.arange(0, C)
     b = tl.load(beta + (first + start) * N * HV + at * HV + head, mask=real, other=0.0).to(tl.float32)
-    b = tl.where(b == 0.0, TINY, b)
+    b = tl.where(tl.abs(b) < TINY, TINY, b)
     tl.store(betas + tile * C + rows, b)
     tl.debug_barrier()
     A = load_tile(pairs, tile, C, C, C).to(tl.float32) * b[None, :]

@@ -373,7 +373,8 @@ def _gate_parameters(
         return None, ddt_bias
     x = values.float() + (0.0 if dt_bias is None else dt_bias.float())
     if KINDS[call.kind] == "softplus":
-        slope = torch.nn.functional.softplus(x) / torch.sigmoid(x)
+        # Far to the left both are e^x, which may be 0.
+        slope = torch.where(x < -15, 1.0, torch.nn.functional.softplus(x) / torch.sigmoid(x.clamp_min(-15)))
     else:
         slope = x
     return (dx * slope).sum((0, 1, 3)).to(a_log.dtype), ddt_bias

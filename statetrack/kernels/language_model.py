@@ -16,6 +16,7 @@ References: the blocks of flash-linear-attention's models; docs/layers.md.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -154,7 +155,8 @@ class LanguageModel(nn.Module):
         """Write the weights as safetensors, with the configuration as JSON in the metadata."""
         kind = str(next(self.parameters()).dtype).removeprefix("torch.")
         metadata = {"statetrack": "model", "config": json.dumps(asdict(self.config)), "dtype": kind}
-        save_model(self, str(path), metadata)
+        # On CUDA the weights of a GRU are views of one buffer; on a CPU each is a tensor of its own.
+        save_model(copy.deepcopy(self).cpu(), str(path), metadata)
 
     @classmethod
     def load(cls, path: Path | str, device: str | torch.device = "cpu") -> LanguageModel:

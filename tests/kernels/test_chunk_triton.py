@@ -183,6 +183,20 @@ def test_decoding_equals_the_loop(name: str) -> None:
     assert max(_error(o, right), _error(last, end)) < 1e-5
 
 
+@pytest.mark.parametrize("kind", ["softplus", "bounded", "signed"])
+def test_saturated_gates_and_betas_have_finite_gradients(kind: str) -> None:
+    """Pre-activations so far out that e^x is 0, and betas that no float32 division keeps."""
+    case = Case(T=20, K=16, kind=kind, bias=True)
+    named, _ = case.inputs()
+    named["x"][:, ::3], named["x"][:, 1::3] = -200.0, 200.0
+    named["beta"][:, ::4] = 1e-39
+    found = case._run(named, ckda_chunk, torch.float32, precision="exact")
+    right = case._run(named, ckda_naive, torch.float64, precision="exact")
+    for name, exact in right.items():
+        assert found[name].isfinite().all(), name
+        assert name == "dx" or _error(found[name], exact) < 1e-3, name
+
+
 def test_a_reset_is_exact() -> None:
     """What stood in the state before a gate of zero leaves no trace, whatever it was."""
     named, gate = Case(T=40, kind="alpha", resets=True).inputs()

@@ -1,0 +1,181 @@
+"""Are the constructions learned? Training runs by task, ranges and seed, many at once on one device.
+
+    python benchmarks/learn.py --preset s3 s4 --device h200 --jobs 12        # presets: parity s3 s4 s5-swaps a5
+    python benchmarks/learn.py --preset all --seconds 150 --jobs 14 --device h200
+
+Every run is a process of its own (small models share a GPU) with a time budget of `--seconds`; the first step, which
+compiles kernels, does not count. A run writes to a folder of its own under --output, and `--resume` goes on with those
+that were stopped. All seeds are written to results/learn-DEVICE.json, a row a run and length (docs/lab.md); rows of
+tasks that are not run this time are kept. The last table is the best seed of each setting.
+"""
+# pyright: basic
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import report
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from statetrack.errors import StatetrackError
+from statetrack.lab.runs import RANGES, Run
+from statetrack.lab.training import train
+
+# One layer, no convolution, no SiLU, readouts without norm and gate (docs/lab.md says what these and the start change).
+PLAIN: dict[str, Any] = {"output_gate": False, "output_norm": False, "steps": 100_000, "evaluate_every": 500}
+WORD_PROBLEM: dict[str, Any] = PLAIN | {
+    "init": "mixed",
+    "learned_start": True,
+    "heads": 4,
+    "head_dim": 32,
+    "batch": 256,
+    "lr": 1e-2,
+    "train_lengths": (2, 32),
+    "curriculum": True,
+}
+# What S3 and swaps need is less: the first state is 0, gates have the signs of their biases.
+EASIER: dict[str, Any] = WORD_PROBLEM | {"init": "spread", "learned_start": False, "lr": 3e-3}
+FAR: dict[str, Any] = {"lengths": (32, 64, 128, 256)}
+HALF: dict[str, Any] = {"lengths": (32, 64, 128)}
+
+
+def parity() -> list[Run]:
+    how: dict[str, Any] = PLAIN | {
+        "train_lengths": (3, 40),
+        "lengths": (40, 64, 96, 128, 192, 256),
+        "lr": 3e-3,
+        "batch": 256,
+    }
+    # The diagonal recurrence runs in plain torch: a narrower one keeps its steps short.
+    narrow: dict[str, Any] = how | {"width": 64, "head_dim": 16}
+    return [
+        *(Run("parity", "deltanet", ranges, **how) for ranges in ("none", "beta")),
+        *(Run("parity", "diagonal", ranges, **narrow) for ranges in ("none", "alpha")),
+    ]
+
+
+def s3() -> list[Run]:
+    fixed: dict[str, Any] = EASIER | FAR | {"train_lengths": (32, 32), "curriculum": False}
+    return [Run("s3", "ckda", ranges, **fixed) for ranges in RANGES]
+
+
+def s4() -> list[Run]:
+    return [Run("s4", "ckda", ranges, **WORD_PROBLEM | FAR) for ranges in RANGES]
+
+
+def s5_swaps() -> list[Run]:
+    return [Run("s5-swaps", "deltanet", ranges, **EASIER | HALF) for ranges in ("none", "beta")]
+
+
+def a5() -> list[Run]:
+    near: dict[str, Any] = (
+        WORD_PROBLEM | HALF | {"init": "near", "lr": 1e-3, "curriculum": False, "train_lengths": (32, 32)}
+    )
+    return [
+        Run("a5", "ckda", noise=0.2, saturation=8.0, **near),
+        Run("a5", "ckda", **WORD_PROBLEM | HALF),
+    ]
+
+
+PRESETS = {"parity": parity, "s3": s3, "s4": s4, "s5-swaps": s5_swaps, "a5": a5}
+
+
+def one(run: Run, folder: Path, device: str, resume: bool) -> tuple[Run, str, list[dict[str, Any]]]:
+    """Train one run in a process of the pool."""
+    torch.set_num_threads(1)
+    try:
+        found = train(run, folder / run.name, device=device, resume=resume)
+    except StatetrackError as error:
+        return run, str(error), []
+    return run, found.status, list(found.rows)
+
+
+def every(runs: list[Run], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """All runs, `--jobs` at a time; one line a run as it ends."""
+    rows: list[dict[str, Any]] = []
+    context = multiprocessing.get_context("spawn")
+    started = time.perf_counter()
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        places = [
+            f"cuda:{i % torch.cuda.device_count()}" if options.place == "cuda" else "cpu" for i in range(len(runs))
+        ]
+        jobs = [
+            pool.submit(one, run, options.output, place, options.resume)
+            for run, place in zip(runs, places, strict=True)
+        ]
+        for job in as_completed(jobs):
+            run, status, found = job.result()
+            rows += found
+            said = ", ".join(f"{row['length']}: {row['scaled_accuracy']:.3f}" for row in found)
+            steps = found[0]["steps"] if found else 0
+            print(f"{time.perf_counter() - started:6.0f} s  {run.name}: {status}, {steps} steps; {said}", flush=True)
+    return sorted(rows, key=lambda row: tuple(json.dumps(row[name]) for name in KEYS) + (row["length"],))
+
+
+KEYS = ("task", "model", "alpha_range", "beta_range", "init", "seed")
+
+
+def best(rows: list[dict[str, Any]]) -> None:
+    """Print the best seed of each setting, by the mean of its lengths."""
+    settings: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for row in rows:
+        setting = json.dumps([row[name] for name in KEYS[:-1]])
+        settings.setdefault(setting, {}).setdefault(row["seed"], []).append(row)
+    table = Table(*KEYS, "scaled accuracy by length", box=None)
+    for setting, seeds in settings.items():
+        seed, found = max(seeds.items(), key=lambda item: sum(row["scaled_accuracy"] for row in item[1]))
+        said = "  ".join(f"{row['length']}: {row['scaled_accuracy']:.3f}" for row in found)
+        table.add_row(*(str(x) for x in json.loads(setting)), str(seed), said)
+    Console(width=160).print(table)
+
+
+def kept(name: str, device: str, fresh: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of earlier runs of other settings, and the new ones."""
+    path = report.RESULTS / f"{name}-{device}.json"
+    old = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    new = {json.dumps([row[name] for name in KEYS]) for row in fresh}
+    return [row for row in old if json.dumps([row[name] for name in KEYS]) not in new] + fresh
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--preset", nargs="+", choices=[*PRESETS, "all"], default=["all"])
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds of each setting")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=150.0, help="training time of a run")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2), help="runs at once")
+    parser.add_argument("--device", default="cpu-2core", help="name of the device in the results")
+    parser.add_argument("--place", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
+    parser.add_argument("--output", type=Path, default=Path("runs"))
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--set", nargs="*", default=[], help="NAME=JSON of any field, in every run", dest="fields")
+    parser.add_argument("--no-save", action="store_true", help="do not write results/")
+    options = parser.parse_args()
+    names = list(PRESETS) if "all" in options.preset else options.preset
+    fields = {name: json.loads(text) for name, _, text in (pair.partition("=") for pair in options.fields)}
+    fields = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()} | {"seconds": options.seconds}
+    settings = [replace(run, **fields) for name in names for run in PRESETS[name]()]
+    # Seed after seed, so that a sweep that is cut short has all settings.
+    runs = [replace(run, seed=seed) for seed in range(options.first_seed, options.first_seed + options.seeds) for run in settings]
+    rows = every(runs, options)
+    if not rows:
+        sys.exit("no run ended")
+    best(rows)
+    if not options.no_save:
+        name = torch.cuda.get_device_name(0) if options.place == "cuda" else f"CPU, {os.cpu_count()} cores"
+        report.save("learn", options.device, kept("learn", options.device, rows), name)
+
+
+if __name__ == "__main__":
+    main()
