@@ -19,11 +19,9 @@ from statetrack.theory.groups import Permutation
 from statetrack.theory.number_fields import RealCyclotomic
 from statetrack.theory.signed_householder_groups import adapted_letters
 
-from .multihead import open_head
 from .program import Program, Step
-from .shared_heads import signed_step
 from .source import Source
-from .trackers import point_maps
+from .trackers import open_head, point_maps, signed_step
 
 _FRAME = ((1, -1, 0, 0, 0), (0, 0, 1, -1, 0), (1, 1, -1, -1, 0), (1, 1, 1, 1, -4))
 
@@ -45,7 +43,8 @@ def adapted_head(source: Source) -> Program | None:
         if _letters().issuperset(renamed):
             field = RealCyclotomic(40)
             steps = [_step(field, p) for p in renamed]
-            return open_head(source.dfa, field, 4, steps, [source.dfa.delta[:, i] for i in range(len(maps))])
+            # The query must tell elements apart, whatever the automaton's states merge.
+            return open_head(source.dfa, field, 4, steps, [source.group.left(g) for g in source.letters])
     return None
 
 
@@ -58,13 +57,10 @@ def _renamed(p: Permutation, names: tuple[int, ...]) -> Permutation:
 
 def _step(field: RealCyclotomic, p: Permutation) -> Step:
     """The permutation of points on the sum-zero space, in the unit vectors of the frame."""
-    if p == tuple(range(5)):
-        return ()
     lengths = (field.sqrt(2), field.sqrt(2), field(2), field.sqrt(5) * 2)
     frame = np.array(_FRAME)
     moved = frame[:, list(p)] @ frame.T
     rows = [[field(int(moved[i, j])) / (lengths[i] * lengths[j]) for j in range(4)] for i in range(4)]
-    plain = matrix(field, ([int(i == j) for j in range(4)] for i in range(4)))
-    step = signed_step(field, plain, matrix(field, rows))
+    step = signed_step(matrix(field, rows))
     assert step is not None, "the frame holds this letter"
     return step

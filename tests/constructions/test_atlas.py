@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -12,14 +13,25 @@ from statetrack.constructions.compiler import compile_source
 from statetrack.constructions.explain import describe, explain
 from statetrack.constructions.multihead import decoder_sizes, realise, subdirect
 from statetrack.constructions.planar_heads import planar_heads
+from statetrack.constructions.shared_heads import shared_tracker
 from statetrack.constructions.source import Options, from_group
 from statetrack.constructions.targets import target
 from statetrack.errors import CertificateFailed
 from statetrack.proofs_check import networks
 from statetrack.proofs_check.witness import verify_witness
 from statetrack.theory import cayley_tables
-from statetrack.theory.cayley_tables import binary_polyhedral, projective
-from statetrack.theory.finite_group import is_abelian, library, minimal_normals, quotient, regular, small_group, squares
+from statetrack.theory.automata import from_table
+from statetrack.theory.cayley_tables import binary_polyhedral, projective, semidirect
+from statetrack.theory.finite_group import (
+    generating_set,
+    is_abelian,
+    library,
+    minimal_normals,
+    quotient,
+    regular,
+    small_group,
+    squares,
+)
 from statetrack.theory.groups import Group, direct_product, named_group, permutation_group
 
 CKDA = target("ckda")
@@ -155,6 +167,15 @@ def test_the_binary_tetrahedral_group_takes_five_heads() -> None:
     assert networks.verify(certificate.text())["states"] == 24
 
 
+def test_the_adapted_head_tracks_five_states_that_its_group_moves() -> None:
+    """Hidden states are elements of S5: a query that tells the five states apart from the start is not enough."""
+    rows = [(0, 1), (2, 3), (4, 4), (1, 0), (3, 2)]
+    edges = {(str(q), x): str(p) for q, row in enumerate(rows) for x, p in zip("ab", row, strict=True)}
+    dfa = from_table(["a", "b"], list("01234"), "0", edges, dict.fromkeys("1234", True))
+    made = st.build(dfa, "ckda", construction="adapted")
+    assert made.run("baabbabaab" * 4) == dfa.run("baabbabaab" * 4)
+
+
 def test_s5_over_letters_of_an_adapted_frame_takes_one_head() -> None:
     # A four-cycle, a swap and a three-cycle generate S5; with a five-cycle more layers are needed.
     made = compile_source("(1 2 3 5);(3 4);(1 3 2)", "ckda", options=Options(letters="generators"))
@@ -169,3 +190,32 @@ def test_s3_wr_z2_takes_four_heads() -> None:
     group = permutation_group("S3 wr Z2", rows)
     assert group.order == 72
     assert settled(group, "generators") == "YES"
+
+
+@pytest.mark.parametrize(("key", "heads"), [((20, 3), 2), ((36, 9), 4), ((52, 3), 2)], ids=str)
+def test_heads_that_share_letters_are_two_for_a_cyclic_part_and_four_else(key: tuple[int, int], heads: int) -> None:
+    group = small_group(*key)
+    found = decide(cayley_tables.from_group(group))
+    program, certificate = built(found, from_group(group, "all"), CKDA)
+    assert program.dims == ((4,) * heads,)
+    assert networks.verify(certificate.text())["states"] == group.order
+
+
+def test_the_number_of_shared_heads_does_not_grow_with_the_group() -> None:
+    group = semidirect((17,), lambda v: (4 * v[0],), 4, "Z17:Z4")
+    letters = replace(regular(group), generators=generating_set(group))
+    tracker = shared_tracker(group)
+    assert tracker is not None
+    program, certificate = realise(tracker, from_group(letters, "generators"), CKDA)
+    assert program.dims == ((4, 4),)
+    assert networks.verify(certificate.text())["states"] == 68
+
+
+@pytest.mark.parametrize("key", [(21, 1), (12, 3), (24, 3), (8, 4), (9, 2)], ids=str)
+def test_other_groups_have_no_heads_that_share_letters(key: tuple[int, int]) -> None:
+    assert shared_tracker(cayley_tables.from_group(small_group(*key))) is None
+
+
+def test_a_table_without_generators_of_its_own_takes_all_elements() -> None:
+    points = regular(cayley_tables.from_group(small_group(6, 1)))
+    assert points.generators == tuple(range(6))
