@@ -81,6 +81,7 @@ def measure(source: str, target: str, form: str, options: argparse.Namespace) ->
         "encoding": found.encoding,
         "class": proof["class"],
         "table_format": weights.dtype,
+        "keys": weights.keys,
         "executor": trace.executor,
         "tokens": trace.tokens,
         "wrong": trace.wrong,

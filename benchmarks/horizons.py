@@ -107,6 +107,7 @@ def main() -> None:
                 "target": target,
                 "construction": made.plan.construction,
                 "tables": weights.dtype,
+                "keys": weights.keys,
                 "state": weights.storage,
                 "proved": "every length" if closed else "not proved",
                 "encoding": found.encoding,

@@ -62,6 +62,7 @@ def build_facts(made: Compiled, weights: Weights, checked: bool) -> dict[str, An
         "beta_max": float(made.program.beta_max),
         "unit_margin": None if margin is None else margin.unit,
         "margin_squared": None if margin is None else str(margin.squared),
+        "unit_margins": [[None if m is None else m.unit for m in row] for row in made.margins],
         "checked": "search and independent checker" if checked else "search only",
     }
 
@@ -209,14 +210,19 @@ def _rows(data: Mapping[str, Any]) -> list[list[Any]]:
         return [[data["head"]]]
     if data["kind"] == "blocks":
         return [*_rows(data["clock"]), [data["buffer"]] * (2 * data["length"]), [data["accumulator"]]]
-    if data["kind"] != "stack":
-        return [list(layer["heads"]) for layer in data["layers"]]
+    if data["kind"] == "stack":
+        return _by_depth(data, _rows)
+    return [list(layer["heads"]) for layer in data["layers"]]
+
+
+def _by_depth(data: Mapping[str, Any], rows_of: Callable[[Mapping[str, Any]], list[list[Any]]]) -> list[list[Any]]:
+    """What there is for each head of a stack, by network layer, from the rows of its parts."""
     rows: list[list[Any]] = []
     ends: list[int] = []
     for module in data["modules"]:
         reads: list[int] = module["reads"]
         first = max((ends[i] for i in reads), default=0)
-        part = _rows(data["parts"][module["part"]])
+        part = rows_of(data["parts"][module["part"]])
         ends.append(first + len(part))
         rows += [[] for _ in range(ends[-1] - len(rows))]
         for row, heads in zip(rows[first:], part, strict=False):
@@ -235,15 +241,16 @@ def _fields(data: Mapping[str, Any]) -> Iterator[str]:
         yield str(field_from_json(data["field"]) if "field" in data else rationals())
 
 
-def _margins(data: Mapping[str, Any]) -> Any:
-    """The margins claimed: of each head of each layer, of one readout, or of all parts."""
-    if data["kind"] != "stack":
-        return data["claims"].get("margin")
-    found: list[Any] = []
-    for part in data["parts"]:
-        margins = _margins(part)
-        found += margins if isinstance(margins, list) else [margins]
-    return found
+def _margins(data: Mapping[str, Any]) -> list[list[Any]]:
+    """The margin claimed for each head of each network layer."""
+    claimed = data["claims"].get("margin")
+    if data["kind"] == "stack":
+        return _by_depth(data, _margins)
+    if data["kind"] == "blocks":
+        # Slots of the buffer hold numbers of letters.
+        slots = [[1 if any(data["tokens"]) else None] * (2 * data["length"])]
+        return [*_margins(data["clock"]), *slots, [claimed]]
+    return claimed if data["kind"] == "closure" else [[claimed]]
 
 
 def _proof(data: Mapping[str, Any]) -> str:
@@ -270,6 +277,7 @@ _NAMES = {
     "unit_margin": "margin (unit query)",
     "margin_squared": "margin², exact",
     "margins": "margin at least",
+    "unit_margins": "margins (unit query)",
     "proved_length": "right in this format up to",
     "joint_states": "joint states",
     "first_wrong": "first wrong at token (from 0)",
@@ -286,11 +294,9 @@ def _shown(key: str, value: Any) -> str:
         return "-"
     if key == "proved_length":
         return value if isinstance(value, str) else f"{value:,} tokens" if value else "no bound of this kind"
-    if key in ("dims", "columns", "margins"):
-        rows: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return "; ".join(
-            ", ".join(map(_decimal, cast("list[Any]", r))) if isinstance(r, list) else _decimal(r) for r in rows
-        )
+    if key in ("dims", "columns", "margins", "unit_margins"):
+        rows: list[list[Any]] = value
+        return "; ".join(", ".join(map(_decimal, row)) for row in rows)
     if isinstance(value, list):
         return " ".join(str(x) for x in cast("list[Any]", value))
     return (

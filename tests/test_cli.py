@@ -405,7 +405,8 @@ def test_composed_networks_are_shown_by_depth() -> None:
     said = network_facts(stack)
     assert (said["layers"], said["dims"], said["states"]) == (2, [[1, 2], [2]], 3)
     assert said["proof"].startswith("stack of 3 networks with certificates, 7 joint states")
-    assert (len(said["margins"]), said["field"]) == (2, "Q, " + network_facts(three)["field"])
+    assert [len(row) for row in said["margins"]] == [2, 1]
+    assert (said["margins"][1], said["field"]) == (said["margins"][0][1:], "Q, " + network_facts(three)["field"])
     head = two["layers"][0]["heads"][0]
     claims = {"products": 3, "entries": 9, "margin": "1/2"}
     blocks: dict[str, Any] = {
@@ -414,11 +415,16 @@ def test_composed_networks_are_shown_by_depth() -> None:
         "length": 2,
         "buffer": head,
         "accumulator": head,
+        "tokens": [1],
         "claims": claims,
     }
     said = network_facts(shared | blocks)
-    assert (said["layers"], said["dims"], said["margins"]) == (3, [[1], [1, 1, 1, 1], [1]], "1/2")
-    assert network_facts(shared | {"kind": "linear", "head": head, "claims": {}})["margins"] is None
+    assert (said["layers"], said["dims"], said["margins"]) == (
+        3,
+        [[1], [1, 1, 1, 1], [1]],
+        [[2], [1, 1, 1, 1], ["1/2"]],
+    )
+    assert network_facts(shared | {"kind": "linear", "head": head, "claims": {}})["margins"] == [[None]]
 
 
 WEIGHTED = DATA / "formats" / "binvalue.wfa.json"

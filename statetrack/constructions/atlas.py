@@ -34,9 +34,8 @@ from .certificate import Certificate
 from .multihead import Tracker, cover, planar_tracker, realise, source_tracker, subdirect
 from .program import Program
 from .quaternion_chain import binary_tracker
-from .shared_heads import wreath_tracker
+from .shared_heads import shared_tracker
 from .source import Source
-from .swap_heads import swap_tracker
 from .targets import Target
 
 _CYCLIC_PARTNERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 24)
@@ -97,11 +96,15 @@ def _tracker(group: Cayley, tried: list[str]) -> Tracker | None:
     def taken_apart(group: Cayley) -> Tracker | None:
         return _taken_apart(group, tried)
 
-    for make in (planar_tracker, _rotations, taken_apart, swap_tracker, wreath_tracker, _binary):
+    for make in (planar_tracker, _rotations, taken_apart, shared_tracker, _binary):
         tracker = make(group)
         if tracker is not None:
             return tracker
-    names = "rotation group", "swap group", "wreath group", "binary polyhedral group with a cyclic one"
+    names = (
+        "rotation group",
+        "V:C with C by signed permutations of two planes",
+        "binary polyhedral group with a cyclic one",
+    )
     tried.append(f"a quotient of order {group.order} with one minimal normal subgroup: no " + ", no ".join(names))
     return None
 

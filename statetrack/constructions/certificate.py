@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from statetrack.errors import InvalidInput
 from statetrack.theory.automata import Dfa
-from statetrack.theory.fields import Element
 from statetrack.theory.number_fields import RealCyclotomic
 from statetrack.theory.quadratic_fields import RootField
 
-from .closure import Closure, HeadSearch, close, closed_program, float_readouts
-from .margins import Margin, margin
-from .program import Dense, Factor, Head, Layer, Program
+from .closure import Closure, HeadSearch, close, closed_program
+from .margins import Margin, head_margin
+from .program import Dense, Factor, Layer, Program
 from .span import prove_span
 from .targets import Target, validate
 
@@ -43,7 +39,8 @@ _SMALL = 1_000
 class Certificate:
     """A proved claim. `data` is the JSON object, `digest` pins the claim, `kind` is "closure" or "span".
 
-    `margins[layer][head]` is the exact margin of each codebook; `joint` the number of joint states (0 for a span).
+    `joint` is the number of joint states (0 for a span). `states` and the exact `margins` of codebooks are by layer and
+    head, empty for composed networks: `margins.margins_of` their program has them.
     """
 
     kind: str
@@ -110,10 +107,7 @@ def _searched(
     """The search, the closed program and its margins, whatever the target."""
     result = close(program, dfa, max_joint=max_joint, progress=progress)
     closed = closed_program(program, result)
-    margins = tuple(
-        tuple(_margin(search, head) for search, head in zip(searches, layer.heads, strict=True))
-        for searches, layer in zip(result.heads, closed.layers, strict=True)
-    )
+    margins = tuple(tuple(map(head_margin, layer.heads)) for layer in closed.layers)
     return result, closed, margins
 
 
@@ -125,26 +119,11 @@ def _certify_span(program: Program, dfa: Dfa, goal: Target) -> tuple[Program, Ce
     proved = prove_span(program, dfa)
     closed = proved.program
     validate(closed, goal)
-    head = closed.layers[0].heads[0]
-    floats = np.array([[float(x) for x in row] for row in proved.readouts])
-    value = margin(proved.readouts, floats, np.arange(len(floats), dtype=np.int32), _length(head.queries[0]))
+    value = head_margin(closed.layers[0].heads[0])
     data = _object("span", closed, dfa, goal, None, {"margin": None if value is None else _rational(value)})
     data["readouts"] = [[x.to_json() for x in row] for row in proved.readouts]
     data["digest"] = digest_of(data)
     return closed, Certificate("span", data, data["digest"], 0, ((len(proved.readouts),),), ((value,),))
-
-
-def _margin(search: HeadSearch, head: Head) -> Margin | None:
-    if not len(search.readouts):
-        return None
-    readouts = search.exact_readouts()
-    assert head.codebook is not None
-    labels = np.array([head.codebook[r] for r in readouts], dtype=np.int32)
-    return margin(readouts, float_readouts(search), labels, max(_length(q) for q in head.queries))
-
-
-def _length(query: tuple[Element, ...]) -> float:
-    return math.sqrt(sum(float(x) ** 2 for x in query)) or 1.0
 
 
 def _rational(m: Margin) -> str | int:

@@ -333,8 +333,3 @@ def _parts(search: HeadSearch, table: Mapping[LayerInput, tuple[tuple[int, int],
     """Steps that other used steps are products of (they are used themselves, as they are steps of letters)."""
     used = {pairs[i][0] for pairs in table.values()}
     return {part for a, parts in search.products.items() if a in used for part in parts}
-
-
-def float_readouts(search: HeadSearch) -> NDArray[np.float64]:
-    """The distinct readouts as doubles, [count, V]."""
-    return search.orbit.scalars.to_floats()[search.readouts, 0]

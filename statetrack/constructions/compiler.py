@@ -17,7 +17,7 @@ from statetrack.theory.automata import Dfa, Output
 from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, certify, digest_of
-from .margins import Margin
+from .margins import Margin, margins_of
 from .planner import Limits, Plan, plan
 from .program import Program
 from .source import Named, Options, Source, WeightedSource, resolve_any
@@ -57,9 +57,14 @@ class Compiled(Shown):
         return self.program.factors_per_token
 
     @property
+    def margins(self) -> tuple[tuple[Margin | None, ...], ...]:
+        """The exact margin of each head of each layer, in the shape of `dims`; None if it tells nothing apart."""
+        return margins_of(self.program)
+
+    @property
     def margin(self) -> Margin | None:
         """The smallest unit margin over all heads; None if nothing is to be told apart."""
-        found = [m for row in self.certificate.margins for m in row if m is not None]
+        found = [m for row in self.margins for m in row if m is not None]
         return min(found, key=lambda m: m.unit, default=None)
 
     @property

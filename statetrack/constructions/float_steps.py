@@ -18,23 +18,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from statetrack.theory.number_formats import NumberFormat
 
+from .weights import FORMATS
+
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 Order = Literal["recurrent", "fused"]
-_TYPES: Mapping[str, Any] = {
-    "float64": np.float64,
-    "float32": np.float32,
-    "bfloat16": ml_dtypes.bfloat16,
-    "float16": np.float16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +69,7 @@ class HeadTables:
     def stored(self, x: Array) -> Array:
         """Numbers of the arithmetic type rounded to storage, zeros without sign."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return x.astype(_TYPES[self.storage.name]).astype(x.dtype) + x.dtype.type(0)
+            return x.astype(FORMATS[self.storage.name]).astype(x.dtype) + x.dtype.type(0)
 
     def step(self, ids: Array, columns: Array, v: int, order: Order = "recurrent") -> tuple[Array, Flags]:
         """The columns [N, K], as column number v of the state, after a token with these input ids [N].

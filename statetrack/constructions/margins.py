@@ -1,6 +1,7 @@
 """How far apart the readouts of different meanings are, and rational queries that keep them apart.
 
-Main definitions: `Margin`, `margin`, `best_query`, `centred_ramp`, `dihedral_query`.
+Main definitions: `Margin`, `margin`, `head_margin`, `margins_of`, `first_query`, `best_query`, `centred_ramp`,
+`dihedral_query`.
 
 Main results: for a finite orthogonal group Γ, S -> Sᵀq is injective iff no S != 1 fixes q, with least distance
 min over S != 1 of |Sq - q| (CKDA Lemma 12, which is an equivalence).
@@ -14,14 +15,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import count, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from statetrack.theory.arrays import Vector, vector
+from statetrack.theory.arrays import Matrix, Vector, matvec, vector
 from statetrack.theory.fields import Element, Field
 
-from .program import Readout
+from .program import Head, Program, Readout
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +52,29 @@ def margin(
     squared = min({_distance2(readouts[i], readouts[j]) for i, j in candidates})
     low, _ = squared.enclose(128)
     return Margin(squared, _root_below(low), math.sqrt(float(squared)) / query_length)
+
+
+@lru_cache(maxsize=256)
+def head_margin(head: Head) -> Margin | None:
+    """The margin of a closed head, its longest query being scaled to length 1; None if it tells nothing apart.
+
+    Several heads of a layer stand for pairs of readouts of each; they are told apart if each head's are.
+    """
+    if not head.codebook:
+        return None
+    readouts = tuple(head.codebook)
+    floats = {x: float(x) for row in readouts for x in row}
+    points = np.array([[floats[x] for x in row] for row in readouts])
+    length = max(math.sqrt(sum(float(x) ** 2 for x in query)) for query in head.queries) or 1.0
+    return margin(readouts, points, np.array(list(head.codebook.values()), dtype=np.int32), length)
+
+
+def margins_of(program: Program) -> tuple[tuple[Margin | None, ...], ...]:
+    """The margin of each head of each network layer of a closed program, in the shape of `Program.dims`."""
+    rows: list[list[Margin | None]] = [[] for _ in range(program.depth)]
+    for depth, layer in zip(program.depths, program.layers, strict=True):
+        rows[depth - 1] += [head_margin(head) for head in layer.heads]
+    return tuple(map(tuple, rows))
 
 
 def _closest_pairs(points: Floats, labels: NDArray[np.int32], most: int = 256) -> list[tuple[int, int]]:
@@ -101,6 +127,22 @@ def dihedral_query(field: Field, n: int) -> Vector:
     """A rational vector close to angle π/(2n), as far from all mirrors of D_n (at multiples of π/n) as can be."""
     slope = Fraction(math.tan(math.pi / (2 * n))).limit_denominator(64 * n)
     return vector(field, (slope.denominator, slope.numerator))
+
+
+def first_query(states: Sequence[Matrix]) -> tuple[int, ...]:
+    """The first integers q, by the largest size, then in order, that no state but the first (the identity) fixes.
+
+    There are some for every finite group of orthogonal states, as the vectors that are fixed lie in finitely many
+    proper subspaces. Source: CKDA Lemma 12.
+    """
+    size = len(states[0])
+    for most in count(1):
+        for q in product(range(-most, most + 1), repeat=size):
+            if max(map(abs, q)) == most and q > tuple(-x for x in q):
+                v = vector(states[0][0][0].field, q)
+                if all(matvec(s, v) != v for s in states[1:]):
+                    return q
+    raise AssertionError
 
 
 def best_query(matrices: Floats, moves: NDArray[np.bool_], *, seed: int = 0) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from typing import Any, cast
 import numpy as np
 
 from statetrack.errors import BudgetExceeded
-from statetrack.theory.arrays import identity, vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.cayley_tables import Cayley, Numbers
 from statetrack.theory.fields import Field
@@ -32,11 +31,11 @@ from .assembly import Module, Part
 from .certificate import Certificate, certify
 from .composed import certified_part, stack_certificate
 from .planar_heads import PlanarHeads, planar_heads, planar_layer
-from .program import Head, Layer, Lookup, Program, Step
+from .program import Lookup, Program, Step
 from .source import Source
 from .stack import settle
 from .targets import Target
-from .trackers import separating_query
+from .trackers import open_head, open_program
 
 Letters = tuple[int, ...]
 Modules = tuple[Module, ...]
@@ -92,14 +91,13 @@ def planar_tracker(group: Cayley) -> Tracker | None:
         if found.states * len(distinct) > _MOST_EDGES:
             return tuple(_head_module(found, i, letters, goal) for i in range(len(found.heads)))
         dfa = word_automaton(group, distinct)
-        return (module_of(certified_part(_planar_program(found, distinct, dfa), dfa, goal), distinct, letters),)
+        return (
+            module_of(
+                certified_part(open_program(dfa, (planar_layer(found, distinct),)), dfa, goal), distinct, letters
+            ),
+        )
 
     return Tracker(group, "planar heads", modules, found)
-
-
-def _planar_program(heads: PlanarHeads, letters: Sequence[int], dfa: Dfa) -> Program:
-    field, layer = planar_layer(heads, letters)
-    return Program(field, dfa.alphabet, (layer,), dfa.outputs, dfa.outputs[dfa.start])
 
 
 def _head_module(heads: PlanarHeads, i: int, tokens: Sequence[int], goal: Target) -> Module:
@@ -121,7 +119,8 @@ def _head_module(heads: PlanarHeads, i: int, tokens: Sequence[int], goal: Target
     names = tuple(str(n) for n in range(len(listed)))
     delta = np.array(rows, dtype=np.int32)
     dfa = Dfa(tuple(str(n) for n in range(len(distinct))), names, 0, delta, names)
-    part = certified_part(_planar_program(PlanarHeads((head,), len(listed)), representative, dfa), dfa, goal)
+    layer = planar_layer(PlanarHeads((head,), len(listed)), representative)
+    part = certified_part(open_program(dfa, (layer,)), dfa, goal)
     return module_of(part, range(len(distinct)), [distinct.index(pair) for pair in images])
 
 
@@ -190,17 +189,6 @@ def part_of_head(
     return certified_part(open_head(dfa, field, size, steps, products), dfa, goal)
 
 
-def open_head(dfa: Dfa, field: Field, size: int, steps: Sequence[Step], products: Sequence[Any]) -> Program:
-    """As `part_of_head`, without a certificate yet."""
-    distinct = list(dict.fromkeys(steps))
-    which = [distinct.index(step) for step in steps]
-    choose = Lookup[tuple[int, ...], tuple[int, int]](lambda key: (which[key[0]], 0))
-    one = identity(field, size)
-    query = separating_query(Head(one, tuple(distinct), (one[0],), choose), which, products)
-    head = Head(one, tuple(distinct), (vector(field, query),), choose)
-    return Program(field, dfa.alphabet, (Layer((head,)),), dfa.outputs, dfa.outputs[dfa.start])
-
-
 def realise(tracker: Tracker, source: Source, goal: Target) -> tuple[Program, Certificate]:
     """The network for a source whose group is the tracker's, and its certificate.
 
@@ -209,7 +197,7 @@ def realise(tracker: Tracker, source: Source, goal: Target) -> tuple[Program, Ce
     letters = tuple(source.letters)
     planar = tracker.planar
     if planar is not None and planar.states * len(set(letters)) <= _MOST_EDGES:
-        return certify(_planar_program(planar, letters, source.dfa), source.dfa, goal)
+        return certify(open_program(source.dfa, (planar_layer(planar, letters),)), source.dfa, goal)
     modules = tracker.modules(letters, goal)
     if sum(len(m.part.program.layers) for m in modules) > MOST_JOINT:
         raise BudgetExceeded("layers side by side", MOST_JOINT, "--max-states")

@@ -38,7 +38,8 @@ from statetrack.theory.number_fields import RealCyclotomic
 from statetrack.theory.rotations import angle_field, planar_key
 
 from .margins import dihedral_query
-from .program import Factor, Head, Layer, Lookup, Step
+from .program import Factor, Head, Layer, Step
+from .trackers import token_head
 
 _ORDERS_TRIED = 12
 
@@ -235,10 +236,10 @@ def _covolume(rows: Sequence[Sequence[int]], width: int) -> int:
     return abs(math.prod(int(reduced[i, i]) for i in range(width)))
 
 
-def planar_layer(heads: PlanarHeads, letters: Sequence[int]) -> tuple[RealCyclotomic, Layer]:
+def planar_layer(heads: PlanarHeads, letters: Sequence[int]) -> Layer:
     """One layer of the heads over the letters, with what it means still to be found by a search."""
     field = angle_field(*(head.modulus for head in heads.heads if head.size == 2))
-    return field, Layer(tuple(planar_head(field, head, letters) for head in heads.heads))
+    return Layer(tuple(planar_head(field, head, letters) for head in heads.heads))
 
 
 def planar_head(field: RealCyclotomic, head: PlanarHead, letters: Sequence[int]) -> Head:
@@ -258,6 +259,4 @@ def planar_head(field: RealCyclotomic, head: PlanarHead, letters: Sequence[int])
             steps.append(())
     signed = -1 in head.signs
     query = vector(field, (1,)) if head.size == 1 else dihedral_query(field, m) if signed else vector(field, (1, 0))
-    distinct = list(dict.fromkeys(steps))
-    which = [distinct.index(step) for step in steps]
-    return Head(identity(field, head.size), tuple(distinct), (query,), Lookup(lambda key: (which[key[0]], 0)))
+    return token_head(identity(field, head.size), steps, query)

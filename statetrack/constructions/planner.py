@@ -24,6 +24,7 @@ from .cascade import Cascade
 from .certificate import Certificate
 from .composed import certified_part, proved_blocks, stack_certificate
 from .memories import memory_program
+from .one_head import one_head
 from .program import Program
 from .reduction import best_cascade
 from .refutations import refute
@@ -223,6 +224,7 @@ _RECIPES = (
     _Recipe("partial", "OURS-sink-is-zero", lambda s, goal, _: partial_layer(s, STYLES[goal.name]), _DELTA),
     _Recipe("adapted", "OURS-forty-letters", _simple(adapted_head), _SIGNED, 2),
     _Recipe("multihead", "OURS-one-layer-variety", lambda s, goal, _: one_layer(s, goal), _SIGNED, 2),
+    _Recipe("one-head", "OURS-one-abelian-head", _simple(one_head), _SIGNED, 2),
     _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 3),
     _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 3),
     _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 4),
@@ -324,6 +326,8 @@ def _dear(name: str, source: Source) -> bool:
     """Constructions not worth making unless asked for: a larger one of the same target applies whenever they do."""
     if source.group is None:
         return False
+    if name == "one-head":
+        return True
     shape = recognise(source.group)
     if name == "quaternion":
         return shape is not None and not (shape.kind == "polyhedral" and shape.n == 5)

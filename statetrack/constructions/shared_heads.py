@@ -1,8 +1,20 @@
 """Heads that share a letter of V:C between them: each takes the letter's part in C, and their parts in V add up to its.
 
-Main definitions: `SharedHead`, `shared_tracker`, `wreath_tracker`.
+V is abelian of odd order, and C a 2-group that permutes ±v, ±w for two elements v, w of order n that generate V. So
+(Z/n)²:C maps onto V:C and acts on R⁴ = P + P': (x, y) turns P by 2πx/n and P' by 2πy/n, and c exchanges the planes,
+reflects them, or does both; in heads of a second kind (x, y) stands for (x + y)/2 v + (x - y)/2 w. No frame makes all
+elements signed Householders, but two frames hold enough of them, f1, f2 and f3, f4 being axes of P and P':
 
-Main results: claim OURS-swap-groups, and S3 wr Z2 = Z3^2:D4 by four heads of size four.
+- F = {f2, (f1 ± f3)/√2, f4} holds (x, 0)c and (0, y)c for a c that keeps the planes, and all c;
+- W = {(f1 ± f3)/√2, (f2 ± f4)/√2} holds (x, 0)t and (0, y)t for t(p, q) = (σq, p), σ a reflection. For (x, y)t fixes
+  (u, R_y u) and negates (u, -R_y u), u at angle (x - y)π/n. If y = 0 they lie in the planes {(p, p)} and {(p, -p)}, if
+  x = 0 in {(p, σp)} and {(p, -σp)}; two vectors of W span each, and so much is enough (docs/atlas.md).
+
+The fewest heads of these four kinds are searched whose parts add up to every letter.
+
+Main definitions: `shared_tracker`.
+
+Main results: claim OURS-swap-groups: F20 and F52 by two heads of size four, Z3^2:Z4 and S3 wr Z2 = Z3^2:D4 by four.
 
 References: docs/atlas.md.
 """
@@ -10,67 +22,95 @@ References: docs/atlas.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import cache
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 
-from statetrack.theory.arrays import Matrix, matmul, matrix, transpose, vector
+from statetrack.theory.arrays import Matrix, matmul, matrix, transpose
 from statetrack.theory.cayley_tables import Cayley, Numbers
 from statetrack.theory.finite_group import is_abelian
-from statetrack.theory.householder import signed_householders
 from statetrack.theory.number_fields import RealCyclotomic
 
 from .multihead import Letters, Modules, Tracker, matrix_part, module_of, settled
-from .program import Factor, Step
+from .program import Step
 from .targets import Target
+from .trackers import signed_step
 
-_MOST_MODULUS = 9
-# A signed permutation of two coordinates: whether they are exchanged, then the signs of both.
+_MOST_MODULUS = 50
+_MOST_HEADS = 4
+# (exchanged, s, t): the signed permutation (a, b) -> (s a, t b) or, if they are exchanged, (s b, t a).
 Signed = tuple[int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class SharedHead:
-    """A head of size four over a field: the elements of V:C that it can take, each with its step."""
+@dataclass(frozen=True)
+class _Split:
+    """G = V:C; `vectors[a, b]` numbers a v + b w, n is the order of v and w, and C is given by what it does to them."""
 
-    field: RealCyclotomic
-    steps: Mapping[int, Step]
-
-
-def signed_step(field: RealCyclotomic, frame: Matrix, moved: Matrix) -> Step | None:
-    """An orthogonal matrix as one factor in the frame (rows), if it is a signed Householder there."""
-    found = next(signed_householders(matmul(matmul(frame, moved), transpose(frame))), None)
-    return None if found is None else (Factor(found.w, found.c, vector(field, found.signs)),)
+    n: int
+    members: Numbers
+    complement: Mapping[Signed, int]
+    vectors: Mapping[tuple[int, int], int]
 
 
-def shared_tracker(
-    group: Cayley, members: Numbers, complement: Sequence[int], heads: Sequence[SharedHead], how: str
-) -> Tracker | None:
-    """A tracker of V:C, V the members (abelian), C the complement, if the heads' shares reach every letter."""
-    shares = _shares(group, members, complement, heads)
-    if len(shares) < group.order:
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of heads: whether (x, y) stands for (x + y)/2 v + (x - y)/2 w, and whether the frame is W."""
+
+    halves: bool
+    w: bool
+
+    def steps(self, group: Cayley, split: _Split) -> dict[int, Step]:
+        """The elements of the group that such a head can take."""
+        n, half, found = split.n, (split.n + 1) // 2, dict[int, Step]()
+        for signed, c in split.complement.items():
+            own = _on_halves(*signed) if self.halves else signed
+            for x, y in ((0, 0), *((x, 0) for x in range(1, n)), *((0, y) for y in range(1, n))):
+                a, b = ((x + y) * half % n, (x - y) * half % n) if self.halves else (x, y)
+                g = int(group.table[split.vectors[a, b], c])
+                step = None if g in found else _step(n, self.w, own, x, y)
+                if step is not None:
+                    found[g] = step
+        return found
+
+
+def shared_tracker(group: Cayley) -> Tracker | None:
+    """The fewest heads for V:C, at most four; None for other groups."""
+    split = _split(group)
+    if split is None:
         return None
+    kinds = {kind: kind.steps(group, split) for kind in (_Kind(h, w) for h, w in product((False, True), repeat=2))}
+    for count in range(1, _MOST_HEADS + 1):
+        for chosen in combinations_with_replacement(kinds, count):
+            heads = [kinds[kind] for kind in chosen]
+            shares = _shares(group, split, heads)
+            if len(shares) == group.order:
+                return _tracker(group, split, heads, shares)
+    return None
 
-    coset = {int(group.table[v, c]): c for v in members for c in complement}
+
+def _tracker(
+    group: Cayley, split: _Split, heads: Sequence[Mapping[int, Step]], shares: Mapping[int, tuple[int, ...]]
+) -> Tracker:
+    coset = {int(group.table[v, c]): c for v in split.members for c in split.complement.values()}
+    field = _field(split.n)
 
     def modules(letters: Letters, goal: Target) -> Modules:
-        return _tower(group, heads, [shares[g] for g in letters], coset, goal)
+        return _tower(group, field, heads, [shares[g] for g in letters], coset, goal)
 
-    return Tracker(group, how, modules)
+    return Tracker(group, f"{len(heads)} heads that share letters", modules)
 
 
-def _shares(
-    group: Cayley, members: Numbers, complement: Sequence[int], heads: Sequence[SharedHead]
-) -> dict[int, tuple[int, ...]]:
+def _shares(group: Cayley, split: _Split, heads: Sequence[Collection[int]]) -> dict[int, tuple[int, ...]]:
     """For each letter that the heads reach together: the element that each head takes."""
     found: dict[int, tuple[int, ...]] = {}
-    inside = set(members.tolist())
-    for c in complement:
+    inside = set(split.members.tolist())
+    for c in split.complement.values():
         sums: dict[int, tuple[int, ...]] = {0: ()}
         for head in heads:
-            parts = [(int(group.table[x, group.inverses[c]]), x) for x in head.steps]
+            parts = [(int(group.table[x, group.inverses[c]]), x) for x in head]
             wider: dict[int, tuple[int, ...]] = {}
             for g, taken in sums.items():
                 for v, x in sorted(p for p in parts if p[0] in inside):
@@ -82,7 +122,8 @@ def _shares(
 
 def _tower(
     group: Cayley,
-    heads: Sequence[SharedHead],
+    field: RealCyclotomic,
+    heads: Sequence[Mapping[int, Step]],
     shares: Sequence[tuple[int, ...]],
     coset: Mapping[int, int],
     goal: Target,
@@ -100,7 +141,7 @@ def _tower(
     for i, head in enumerate(heads):
         taken = [row[i] for row in shares]
         distinct = list(dict.fromkeys(taken))
-        part = matrix_part(group, head.field, 4, [head.steps[x] for x in distinct], distinct, goal)
+        part = matrix_part(group, field, 4, [head[x] for x in distinct], distinct, goal)
         if len(tower) == 2:
             tower = (module_of(settled(group, so_far, tower, goal), numbers, numbers),)
         tower = (*tower, module_of(part, range(len(distinct)), [distinct.index(x) for x in taken]))
@@ -109,86 +150,70 @@ def _tower(
     return tower
 
 
-@dataclass(frozen=True)
-class _Wreath:
-    """G = V:C with V = Z_n^2 in coordinates and C by signed permutations: `vectors[a, b]` and `complement[M]` number
-    their elements."""
-
-    n: int
-    members: Numbers
-    complement: dict[Signed, int]
-    vectors: dict[tuple[int, int], int]
+def _field(n: int) -> RealCyclotomic:
+    return RealCyclotomic(math.lcm(8, n))
 
 
-def wreath_tracker(group: Cayley) -> Tracker | None:
-    """Z_n^2:C for odd n, C acting by exchanges and sign changes of coordinates; None for other groups."""
-    found = _wreath(group)
-    if found is None:
-        return None
-    plain, sums = _heads(group, found, False), _heads(group, found, True)
-    return shared_tracker(
-        group, found.members, tuple(found.complement.values()), (plain, plain, sums, sums), "4 wreath heads"
-    )
-
-
-def _heads(group: Cayley, found: _Wreath, sums: bool) -> SharedHead:
-    """(a, b) turns two planes by 2πa/n and 2πb/n (`sums`: by a + b and a - b), in the frame that suits."""
-    field = RealCyclotomic(math.lcm(8, found.n))
-    h = field.cos(1, 8)
-    rows = ((0, 1, 0, 0), (h, 0, h, 0), (h, 0, -h, 0), (0, 0, 0, 1)) if sums else (
-        (h, 0, h, 0), (h, 0, -h, 0), (0, h, 0, h), (0, h, 0, -h)
+@cache
+def _step(n: int, w: bool, signed: Signed, x: int, y: int) -> Step | None:
+    """Turns by 2πx/n and 2πy/n after a signed permutation of the planes, in the frame W or F, if it is one factor."""
+    field = _field(n)
+    h, (c, s), (d, e) = field.cos(1, 8), *((field.cos(k, n), field.sin(k, n)) for k in (x, y))
+    rows = ((h, 0, h, 0), (h, 0, -h, 0), (0, h, 0, h), (0, h, 0, -h)) if w else (
+        (0, 1, 0, 0), (h, 0, h, 0), (h, 0, -h, 0), (0, 0, 0, 1)
     )  # fmt: skip
-    frame = matrix(field, rows)
-    steps: dict[int, Step] = {}
-    for (a, b), v in found.vectors.items():
-        for (swap, s, t), c in found.complement.items():
-            x, y = ((a + b) % found.n, (a - b) % found.n) if sums else (a, b)
-            signed = _on_sums(swap, s, t) if sums else (swap, s, t)
-            step = signed_step(field, frame, matmul(_turn(field, found.n, x, y), _signed_matrix(field, signed)))
-            if step is not None:
-                steps[int(group.table[v, c])] = step
-    steps[0] = ()
-    return SharedHead(field, steps)
+    frame, turn = matrix(field, rows), matrix(field, ((c, -s, 0, 0), (s, c, 0, 0), (0, 0, d, -e), (0, 0, e, d)))
+    return signed_step(matmul(matmul(frame, matmul(turn, _planes(field, *signed))), transpose(frame)))
 
 
-def _on_sums(swap: int, s: int, t: int) -> Signed:
-    """How (a, b) -> (sa, tb), or (sb, ta) with `swap`, moves (a + b, a - b)."""
-    if swap:
+def _planes(field: RealCyclotomic, exchanged: int, s: int, t: int) -> Matrix:
+    """A sign change of a coordinate reflects its plane, an exchange exchanges the planes."""
+    rows = ((0, 0, 1, 0), (0, 0, 0, s), (1, 0, 0, 0), (0, t, 0, 0)) if exchanged else (
+        (1, 0, 0, 0), (0, s, 0, 0), (0, 0, 1, 0), (0, 0, 0, t)
+    )  # fmt: skip
+    return matrix(field, rows)
+
+
+def _on_halves(exchanged: int, s: int, t: int) -> Signed:
+    """How a signed permutation of (a, b) moves (a + b, a - b)."""
+    if exchanged:
         return (0, s, -s) if s == t else (1, -s, s)
     return (0, s, s) if s == t else (1, s, s)
 
 
-def _turn(field: RealCyclotomic, n: int, x: int, y: int) -> Matrix:
-    (c, s), (d, e) = ((field.cos(k, n), field.sin(k, n)) for k in (x, y))
-    return matrix(field, ((c, -s, 0, 0), (s, c, 0, 0), (0, 0, d, -e), (0, 0, e, d)))
-
-
-def _signed_matrix(field: RealCyclotomic, signed: Signed) -> Matrix:
-    """A sign change of a coordinate reflects its plane, an exchange exchanges the planes."""
-    swap, s, t = signed
-    columns = ((0, 0, 1, 0), (0, 0, 0, s), (1, 0, 0, 0), (0, t, 0, 0)) if swap else (
-        (1, 0, 0, 0), (0, s, 0, 0), (0, 0, 1, 0), (0, 0, 0, t)
-    )  # fmt: skip
-    return matrix(field, columns)
-
-
-def _wreath(group: Cayley) -> _Wreath | None:
+def _split(group: Cayley) -> _Split | None:
+    """V of odd order and a complement of order 4 or 8 that permutes ±v, ±w; for most groups there is none."""
     odd = np.flatnonzero(group.orders % 2)
-    n = math.isqrt(len(odd))
-    good = 1 < n <= _MOST_MODULUS and n * n == len(odd) and group.order <= 8 * len(odd)
-    if not good or not is_abelian(group, odd) or int(group.orders[odd].max()) != n:
+    if len(odd) == 1 or group.order not in (4 * len(odd), 8 * len(odd)) or not is_abelian(group, odd):
         return None
     two = _complement(group, group.order // len(odd))
-    for v, w in product(odd.tolist(), repeat=2):
-        vectors = _coordinates(group, v, w, n)
-        if vectors is None:
-            continue
-        number = {g: ab for ab, g in vectors.items()}
-        moves = {c: tuple(number[int(group.table[group.table[c, g], group.inverses[c]])] for g in (v, w)) for c in two}
-        signed = {_signed(images, n): c for c, images in moves.items()}
-        if None not in signed and len(signed) == len(two):
-            return _Wreath(n, odd, {key: c for key, c in signed.items() if key is not None}, vectors)
+    for v in odd[np.argsort(-group.orders[odd], kind="stable")].tolist():
+        n = int(group.orders[v])
+        for w in sorted({_moved(group, c, v) for c in two}) if n <= _MOST_MODULUS else ():
+            vectors = {(a, b): g for a, left in enumerate(_powers(group, v, n)) for b, g in _along(group, left, w, n)}
+            if len(set(vectors.values())) < len(odd):
+                continue
+            signed = {_signed(group, c, v, w): c for c in two}
+            if None not in signed and len(signed) == len(two):
+                return _Split(n, odd, {key: c for key, c in signed.items() if key is not None}, vectors)
     return None
+
+
+def _moved(group: Cayley, c: int, v: int) -> int:
+    """c v c⁻¹."""
+    return int(group.table[group.table[c, v], group.inverses[c]])
+
+
+def _powers(group: Cayley, g: int, count: int) -> list[int]:
+    found = [0]
+    for _ in range(count - 1):
+        found.append(int(group.table[found[-1], g]))
+    return found
+
+
+def _along(group: Cayley, first: int, w: int, n: int) -> Iterator[tuple[int, int]]:
+    """b and first·w^b."""
+    return ((b, int(group.table[first, g])) for b, g in enumerate(_powers(group, w, n)))
 
 
 def _complement(group: Cayley, order: int) -> list[int]:
@@ -202,25 +227,10 @@ def _complement(group: Cayley, order: int) -> list[int]:
     return members
 
 
-def _coordinates(group: Cayley, v: int, w: int, n: int) -> dict[tuple[int, int], int] | None:
-    vectors: dict[tuple[int, int], int] = {}
-    left = 0
-    for a in range(n):
-        at = left
-        for b in range(n):
-            vectors[a, b] = at
-            at = int(group.table[at, w])
-        left = int(group.table[left, v])
-    return vectors if len(set(vectors.values())) == n * n else None
-
-
-def _signed(images: tuple[tuple[int, int], ...], n: int) -> Signed | None:
-    """Which signed permutation sends (1, 0) and (0, 1) to these; None if none does."""
-    (a, b), (c, d) = images
-    one = {1: 1, n - 1: -1}
-    if not b and not c and a in one and d in one:
-        return (0, one[a], one[d])
-    # (a, b) -> (s b, t a): (1, 0) goes to (0, t) and (0, 1) to (s, 0).
-    if not a and not d and b in one and c in one:
-        return (1, one[c], one[b])
-    return None
+def _signed(group: Cayley, c: int, v: int, w: int) -> Signed | None:
+    """The signed permutation of v and w that c is; None if it is none."""
+    signs = {v: (0, 1), w: (1, 1), int(group.inverses[v]): (0, -1), int(group.inverses[w]): (1, -1)}
+    first, second = (signs.get(_moved(group, c, g)) for g in (v, w))
+    if first is None or second is None or first[0] == second[0]:
+        return None
+    return (0, first[1], second[1]) if first[0] == 0 else (1, second[1], first[1])

@@ -50,7 +50,7 @@ def trivial(source: Source) -> Program | None:
     if len(source.dfa.states) != 1:
         return None
     field = rationals()
-    return _one_head(source, field, identity(field, 1), [() for _ in source.dfa.alphabet], vector(field, (1,)))
+    return _one_head(source.dfa, identity(field, 1), [() for _ in source.dfa.alphabet], vector(field, (1,)))
 
 
 def sign_heads(source: Source, *, gates: bool) -> Program | None:
@@ -70,10 +70,8 @@ def sign_heads(source: Source, *, gates: bool) -> Program | None:
     one, minus = vector(field, (1,)), vector(field, (-1,))
     flip: Step = (Factor(vector(field, (0,)), field.zero, minus),) if gates else (Factor(one, field(2)),)
     count = int(math.log2(group.order))
-    heads = [
-        _head(field, (one,), [flip if coordinates[g][i] else () for g in source.letters], one) for i in range(count)
-    ]
-    return _program(source, field, (Layer(tuple(heads)),))
+    heads = [token_head((one,), [flip if coordinates[g][i] else () for g in source.letters], one) for i in range(count)]
+    return open_program(source.dfa, (Layer(tuple(heads)),))
 
 
 def planar(source: Source, *, gates: bool) -> Program | None:
@@ -99,7 +97,7 @@ def planar(source: Source, *, gates: bool) -> Program | None:
         return (Factor(reflection.w, reflection.c, diagonal),) if gates else (mirror, reflection)
 
     query = vector(field, (1, 0)) if shape.kind == "cyclic" else dihedral_query(field, n)
-    return _one_head(source, field, identity(field, 2), [step(g) for g in source.letters], query)
+    return _one_head(source.dfa, identity(field, 2), [step(g) for g in source.letters], query)
 
 
 def polyhedral(source: Source, *, gates: bool) -> Program | None:
@@ -115,11 +113,14 @@ def polyhedral(source: Source, *, gates: bool) -> Program | None:
         frame = cube_frame()
         field = frame[0][0].field
         rotations = tuple(matmul(frame, matmul(into_field(r, field), frame)) for r in rotations)
-        steps = [_signed_step(rotations[g]) for g in source.letters]
+        found = [signed_step(rotations[g]) for g in source.letters]
+        steps = [step for step in found if step is not None]
+        if len(steps) < len(found):
+            raise CertificateFailed("letter as one signed Householder", "no factorisation", "one (CKDA Prop. 13)")
     else:
         field = rotations[0][0][0].field
         steps = [tuple(Factor(w, c) for w, c in rotation_by_reflections(rotations[g])) for g in source.letters]
-    return _group_head(source, field, 3, steps)
+    return _searched(source, field, 3, steps)
 
 
 def quaternion(source: Source) -> Program | None:
@@ -137,7 +138,7 @@ def quaternion(source: Source) -> Program | None:
         factor = quaternion_transition(rotations[g])
         signs = vector(factor.c.field, factor.signs)
         steps.append(() if rotations[g] == one else (Factor(factor.w, factor.c, signs),))
-    return _group_head(source, rotations[0][0][0].field, 4, steps)
+    return _searched(source, rotations[0][0][0].field, 4, steps)
 
 
 def permutation(source: Source) -> Program | None:
@@ -196,7 +197,7 @@ def modular(source: Source) -> Program | None:
     head = Head(
         identity(field, 2), tuple(steps), (dihedral_query(field, 2 * m),), Lookup(lambda key: (number[mirror(key)], 0))
     )
-    return _program(source, field, (Layer((signs,)), Layer((head,))))
+    return open_program(source.dfa, (Layer((signs,)), Layer((head,))))
 
 
 def direct_product(source: Source, single: Callable[[Source], Program | None]) -> Program | None:
@@ -214,7 +215,7 @@ def direct_product(source: Source, single: Callable[[Source], Program | None]) -
     conductors = [p.field.N for p in parts if isinstance(p.field, RealCyclotomic)]
     field = RealCyclotomic(math.lcm(*conductors))
     heads = [_embedded(field, head) for p in parts for head in p.layers[0].heads]
-    return _program(source, field, (Layer(tuple(heads)),))
+    return open_program(source.dfa, (Layer(tuple(heads)),))
 
 
 def _factor_source(source: Source, factor: Group, letters: tuple[int, ...]) -> Source:
@@ -276,24 +277,28 @@ def _rotations(group: Group, shape: GroupShape) -> tuple[Matrix, ...]:
     return tuple(made[word] for word in words)
 
 
-def _signed_step(rotation: Matrix) -> Step:
-    if rotation == identity(rotation[0][0].field, len(rotation)):
+def signed_step(a: Matrix) -> Step | None:
+    """An orthogonal matrix as at most one factor, if it is a signed Householder; no factor for the identity."""
+    if a == identity(a[0][0].field, len(a)):
         return ()
-    factor = next(signed_householders(rotation), None)
-    if factor is None:
-        raise CertificateFailed("letter as one signed Householder", "no factorisation", "one (CKDA Prop. 13)")
-    return (Factor(factor.w, factor.c, vector(factor.c.field, factor.signs)),)
+    found = next(signed_householders(a), None)
+    return None if found is None else (Factor(found.w, found.c, vector(found.c.field, found.signs)),)
 
 
-def _group_head(source: Source, field: Field, size: int, steps: Sequence[Step]) -> Program:
-    """A head on H_0 = I whose query is searched over the states it reaches."""
-    guess = _one_head(source, field, identity(field, size), steps, vector(field, [1] + [0] * (size - 1)))
-    head = guess.layers[0].heads[0]
-    group = source.group
-    assert group is not None
-    step_of = [head.choose((token,))[0] for token in range(len(source.letters))]
-    query = separating_query(head, step_of, [group.left(g) for g in source.letters])
-    return _one_head(source, field, head.h0, steps, vector(field, query))
+def _searched(source: Source, field: Field, size: int, steps: Sequence[Step]) -> Program:
+    assert source.group is not None
+    return open_head(source.dfa, field, size, steps, [source.group.left(g) for g in source.letters])
+
+
+def open_head(
+    dfa: Dfa, field: Field, size: int, steps: Sequence[Step], products: Sequence[NDArray[np.int32]]
+) -> Program:
+    """One head that starts at I and takes steps[i] at letter i, which sends element g to products[i][g]; its query is
+    searched over the states that it reaches."""
+    one = identity(field, size)
+    head = token_head(one, steps, one[0])
+    step_of = [head.choose((token,))[0] for token in range(len(steps))]
+    return _one_head(dfa, one, steps, vector(field, separating_query(head, step_of, products)))
 
 
 def separating_query(head: Head, step_of: Sequence[int], products: Sequence[NDArray[np.int32]]) -> tuple[int, ...]:
@@ -332,7 +337,7 @@ def point_maps(source: Source) -> list[tuple[int, ...]]:
 def _on_points(source: Source, field: Field, steps: Sequence[Step], maps: Sequence[Sequence[int]]) -> Program:
     """Points moved by the letters, read by a ramp."""
     n = len(maps[0]) if maps else len(source.dfa.states)
-    return _one_head(source, field, point_columns(source, field, n), steps, centred_ramp(field, n))
+    return _one_head(source.dfa, point_columns(source, field, n), steps, centred_ramp(field, n))
 
 
 def point_columns(source: Source, field: Field, n: int) -> Matrix:
@@ -355,7 +360,7 @@ def base_points(group: Group) -> list[int]:
     return chosen or [0]
 
 
-def _head(field: Field, columns: Sequence[Vector], steps: Sequence[Step], query: Vector) -> Head:
+def token_head(columns: Sequence[Vector], steps: Sequence[Step], query: Vector) -> Head:
     """A head whose step depends on the token only; equal steps are kept once."""
     distinct = list(dict.fromkeys(steps))
     number = {step: i for i, step in enumerate(distinct)}
@@ -363,11 +368,12 @@ def _head(field: Field, columns: Sequence[Vector], steps: Sequence[Step], query:
     return Head(tuple(columns), tuple(distinct), (query,), Lookup(lambda key: (which[key[0]], 0)))
 
 
-def _one_head(source: Source, field: Field, columns: Matrix, steps: Sequence[Step], query: Vector) -> Program:
+def _one_head(dfa: Dfa, columns: Matrix, steps: Sequence[Step], query: Vector) -> Program:
     """One layer with one head; `columns` are given as the rows of a matrix (H_0 transposed)."""
-    return _program(source, field, (Layer((_head(field, columns, steps, query),)),))
+    return open_program(dfa, (Layer((token_head(columns, steps, query),)),))
 
 
-def _program(source: Source, field: Field, layers: tuple[Layer, ...]) -> Program:
-    dfa = source.dfa
+def open_program(dfa: Dfa, layers: tuple[Layer, ...]) -> Program:
+    """Layers for an automaton over the field of the last head, with what they mean still to be found by a search."""
+    field = layers[-1].heads[-1].field
     return Program(field, dfa.alphabet, layers, dfa.outputs, dfa.outputs[dfa.start])

@@ -2,7 +2,8 @@
 
 Tensors stand in the layout of a recurrent layer with one row a *layer input*: keys, gates [I, H, J, K], betas
 [I, H, J], queries [I, H, K], state [H, K, V], and values, bias or dense where the program has them. Square roots
-are taken here and nowhere before: k = w/|w|, β = c (w·w).
+are taken here and nowhere before: k = w/|w|, β = c (w·w). By the rule "dyadic" keys have other lengths, see
+`constructions.dyadic_keys`.
 
 Main definitions: `Weights`, `lower`, `load_weights`, `FORMATS`.
 
@@ -32,9 +33,11 @@ from statetrack.errors import BudgetExceeded, InvalidFile, InvalidInput
 from statetrack.theory.arrays import Vector, dot
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
+from statetrack.theory.number_formats import number_format
 from statetrack.theory.weighted import Wfa
 
 from .certificate import Certificate, digest_of
+from .dyadic_keys import KEY_RULES, dyadic_key
 from .program import Dense, Factor, Head, Layer, Program, head_orbit
 from .reading import any_automaton
 
@@ -66,7 +69,7 @@ class Weights:
 
     `certificate` is the JSON object; `automaton` what it tracks. Names and shapes: docs/weights.md. `state_dtype` is
     the format of the state if it is another than that of the tables; `float_proof` the proof that these numbers are
-    right for ever (docs/precision.md), if there is one.
+    right for ever (docs/precision.md), if there is one; `keys` the rule for the lengths of keys ("unit" or "dyadic").
     """
 
     dtype: str
@@ -75,6 +78,7 @@ class Weights:
     automaton: Dfa | Wfa
     state_dtype: str | None = None
     float_proof: Mapping[str, Any] | None = None
+    keys: str = "unit"
 
     @property
     def storage(self) -> str:
@@ -109,6 +113,8 @@ class Weights:
             metadata["state_dtype"] = self.state_dtype
         if self.float_proof is not None:
             metadata["float_proof"] = json.dumps(self.float_proof, separators=(",", ":"))
+        if self.keys != "unit":
+            metadata["keys"] = self.keys
         return to_bytes({n: np.ascontiguousarray(t) for n, t in self.tensors.items()}, metadata)
 
 
@@ -137,24 +143,29 @@ def tensors_digest(tensors: Mapping[str, Array]) -> str:
     return total.hexdigest()
 
 
-def lower(program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtype: str = "float32") -> Weights:
+def lower(
+    program: Program, certificate: Certificate, automaton: Dfa | Wfa, dtype: str = "float32", keys: str = "unit"
+) -> Weights:
     """The tensors of a closed program in a number format (a name of `FORMATS`).
 
     Every entry is within an ulp of the exact number (exact where the format has it); codebooks are kept in float64 for
-    float64 and in float32 otherwise. Raises InvalidInput for an unknown format.
+    float64 and in float32 otherwise. With `keys` "dyadic" keys without an additive term have the length for which
+    β k kᵀ comes nearest. Raises InvalidInput for an unknown format or rule.
     """
     if dtype not in FORMATS:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(FORMATS)}")
+    if keys not in KEY_RULES:
+        raise InvalidInput(f"rule for keys {keys!r}: know {', '.join(KEY_RULES)}")
     _check_floors(program, dtype)
     wiring = _Wiring(len(program.alphabet))
     for number, (layer, reads) in enumerate(zip(program.layers, program.reads, strict=True)):
         prefix = f"layers.{number}."
         for table in layer.wires:
             wiring.wire(prefix, table.reads, table.entries.seen)
-        wiring.tensors |= {prefix + name: t for name, t in _layer(layer, dtype, not program.outputs).items()}
+        wiring.tensors |= {prefix + name: t for name, t in _layer(layer, dtype, not program.outputs, keys).items()}
         wiring.layer(prefix, layer, reads)
     wiring.answer(program)
-    return Weights(dtype, wiring.tensors, certificate.data, automaton)
+    return Weights(dtype, wiring.tensors, certificate.data, automaton, keys=keys)
 
 
 def _check_floors(program: Program, dtype: str) -> None:
@@ -240,7 +251,7 @@ class _Wiring:
         self.tensors[prefix + reads] = np.array(registers, dtype=np.int32)
 
 
-def _layer(layer: Layer, dtype: str, weighted: bool) -> dict[str, Array]:
+def _layer(layer: Layer, dtype: str, weighted: bool, keys: str) -> dict[str, Array]:
     """All tensors of one layer; heads are padded with zeros to the largest K, V and J."""
     heads = layer.heads
     inputs = sorted(heads[0].choose.seen)
@@ -261,7 +272,7 @@ def _layer(layer: Layer, dtype: str, weighted: bool) -> dict[str, Array]:
     extra = {"values": np.zeros((*shape, depth, cols)), "bias": np.zeros((*shape, max(depth, int(dense)), rows, cols))}
     for h, head in enumerate(heads):
         out["state"][h, : head.size, : head.width] = np.array([[float(x) for x in column] for column in head.h0]).T
-        lowered = [_step(head, step, dense) for step in head.steps]
+        lowered = [_step(head, step, dense, dtype, keys) for step in head.steps]
         queries = [[float(x) for x in q] for q in head.queries]
         for i, key in enumerate(inputs):
             step, query = head.choose.seen[key]
@@ -293,8 +304,8 @@ def _codes(layer: Layer, dtype: str, weighted: bool) -> dict[str, Array]:
     return tensors
 
 
-def _step(head: Head, step: tuple[Factor | Dense, ...], dense: bool) -> dict[str, Array]:
-    """The rows of one step: unit keys, β, gates, values or bias; or the dense matrix (of the whole step)."""
+def _step(head: Head, step: tuple[Factor | Dense, ...], dense: bool, dtype: str, rule: str) -> dict[str, Array]:
+    """The rows of one step: keys, β, gates, values or bias; or the dense matrix (of the whole step)."""
     if dense:
         move = head.maps[head.steps.index(step)]
         made: dict[str, Array] = {"dense": np.array([[float(x) for x in row] for row in move.matrix])}
@@ -319,6 +330,8 @@ def _step(head: Head, step: tuple[Factor | Dense, ...], dense: bool) -> dict[str
             else:
                 # b = β k v with β k = c |w| w, so v = multiple / (c |w|).
                 values[j] = [float(m / factor.c) / math.sqrt(float(square)) for m in along]
+        if rule == "dyadic" and not factor.c.is_zero() and not values[j].any():
+            keys[j], betas[j] = dyadic_key(factor.w, factor.c, FORMATS[dtype], number_format(dtype).precision)
     made = {"keys": keys, "betas": betas, "gates": gates}
     return made | ({"values": values} if values.any() else {}) | ({"bias": bias} if bias.any() else {})
 
@@ -358,7 +371,10 @@ def load_weights(path: str | Path) -> Weights:
         if tensors_digest(tensors) != metadata["tensors_sha256"]:
             raise InvalidFile(name, "the tensors do not match their digest", again)
         proof = json.loads(metadata["float_proof"]) if "float_proof" in metadata else None
-        return Weights(metadata["dtype"], tensors, data, any_automaton(data), state_dtype, proof)
+        rule = metadata.get("keys", "unit")
+        if rule not in KEY_RULES:
+            raise InvalidFile(name, f"rule for keys {rule!r} is not known", again)
+        return Weights(metadata["dtype"], tensors, data, any_automaton(data), state_dtype, proof, rule)
     except InvalidFile:
         raise
     except (SafetensorError, OSError) as error:

@@ -1,33 +1,39 @@
-"""Claims about groups that one layer of several heads tracks: the constructions of the atlas.
+"""Claims about groups that one layer tracks: the constructions of the atlas.
 
-Main results: OURS-abelian-by-two-groups, OURS-swap-groups, OURS-quaternion-chain, OURS-one-layer-variety.
+Main results: OURS-abelian-by-two-groups, OURS-one-abelian-head, OURS-swap-groups, OURS-common-frames,
+OURS-quaternion-chain, OURS-one-layer-variety.
 
 References: docs/atlas.md.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from statetrack.constructions.atlas import decide
+from statetrack.constructions.certificate import certify
+from statetrack.constructions.frame_search import Floats, least_defect
 from statetrack.constructions.multihead import Tracker, planar_tracker, realise, subdirect
+from statetrack.constructions.one_head import abelian_blocks, one_head
 from statetrack.constructions.planar_heads import planar_heads
 from statetrack.constructions.quaternion_chain import binary_tracker
+from statetrack.constructions.shared_heads import shared_tracker
 from statetrack.constructions.source import from_group as source_of
-from statetrack.constructions.swap_heads import swap_tracker
 from statetrack.constructions.targets import target
 from statetrack.errors import CertificateFailed
 from statetrack.theory.cayley_tables import Cayley, from_group
 from statetrack.theory.finite_group import is_abelian, library, minimal_normals, quotient, regular, small_group, squares
+from statetrack.theory.rotations import polyhedral_generators
 
 from .claim import Trial, claim
 
 _CKDA = target("ckda")
 
 
-def _tracks(t: Trial, name: str, tracker: Tracker | None) -> None:
+def _tracks(t: Trial, name: str, tracker: Tracker | None, sizes: tuple[int, ...] | None = None) -> None:
     """One layer, one factor a token, certified and accepted for all letters of the tracker's group."""
     t.holds(f"a tracker of {name}", tracker is not None)
     assert tracker is not None
@@ -37,6 +43,7 @@ def _tracks(t: Trial, name: str, tracker: Tracker | None) -> None:
         t.holds(f"network of {name}", False, str(error))
         return
     t.equal(f"layers of {name}", (program.depth, program.factors_per_token <= 1), (1, True))
+    t.equal(f"heads of {name}", program.dims[0], program.dims[0] if sizes is None else sizes)
     t.certificate(certificate.data)
     t.count("hidden states", certificate.joint)
 
@@ -72,17 +79,87 @@ def abelian_by_two(t: Trial, missing: bool = False) -> None:
 
 
 @claim(
+    "OURS-one-abelian-head",
+    "One head tracks an abelian group by a plane for each maximal cyclic subgroup of 2G and a few signs, one to one if "
+    "2G is cyclic; its best query has margin 2/√(Σ 1/sin²(π/n)) over planes of n steps and signs (n = 2).",
+    source="docs/atlas.md (one head)",
+    kinds="C X",
+    control={"planes": 3},
+    hypotheses=("finite abelian group", "one signed factor a token", "all elements are letters"),
+)
+def one_abelian_head(t: Trial, planes: int = 4) -> None:
+    """Sizes, states and margins of abelian groups of order up to 16 (60), certified; the control miscounts Z3 x Z3."""
+    for n, i, name in library():
+        group = from_group(small_group(n, i))
+        if not 1 < n <= t.amount(16, 32, 60) or group.commutators.any():
+            continue
+        blocks = abelian_blocks(group, range(n))
+        states = math.prod(block.modulus for block in blocks)
+        cyclic = n // int((group.power(2) == 0).sum()) == int(group.orders[squares(group)].max())
+        t.equal(f"one state for one element of {name}", states == n, cyclic)
+        if (n, i) == (9, 2):
+            t.equal("planes for Z3 x Z3", len(blocks), planes)
+        if states > 1024:
+            continue
+        source = source_of(small_group(n, i), "all")
+        program = one_head(source)
+        assert program is not None
+        _, certificate = certify(program, source.dfa, _CKDA)
+        t.equal(f"states for {name}", certificate.joint, states)
+        t.certificate(certificate.data)
+        best = 2 / math.sqrt(sum(math.sin(math.pi / block.modulus) ** -2 for block in blocks))
+        margin = certificate.margins[0][0]
+        t.holds(f"margin for {name}", margin is not None and 0 <= best + 1e-12 - margin.unit <= best / 500, margin)
+        t.count("groups")
+
+
+@claim(
+    "OURS-common-frames",
+    "A search in doubles finds frames that make all rotations of A4 and of S4 in space signed Householders, none for "
+    "A5, and none of R^4 for F20 on two planes, whichever elements of Z5^2:Z4 stand for its letters.",
+    source="CKDA Prop. 13, Lemma 16; docs/atlas.md",
+    kinds="N",
+    control={"fits": False},
+)
+def common_frames(t: Trial, fits: bool = True) -> None:
+    """The least defect from random frames: under 1e-9 with a frame, over 1 without; the control expects the reverse."""
+    for k, name in ((3, "A4"), (4, "S4"), (5, "A5")):
+        rows = [[[float(x) for x in row] for row in m] for m in polyhedral_generators(k).elements]
+        defect, _ = least_defect(np.array(rows)[:, None], restarts=6)
+        t.holds(f"frame for {name}", defect < 1e-9 if (k < 5) == fits else defect > 1, defect)
+    defect, _ = least_defect(_two_planes(5, 2), restarts=t.amount(1, 4, 20))
+    t.holds("frame for F20", defect > 1, defect)
+
+
+def _two_planes(n: int, i: int) -> Floats:
+    """Letters v t^j of Z_n:Z_4, t v t^-1 = i v, each with all (x, y) t^j that stand for it, as 4 x 4 matrices."""
+    turn = np.array([[np.cos(2 * np.pi / n), -np.sin(2 * np.pi / n)], [np.sin(2 * np.pi / n), np.cos(2 * np.pi / n)]])
+    zero, one, mirror = np.zeros((2, 2)), np.eye(2), np.diag([1, -1])
+    t = np.block([[zero, mirror], [one, zero]])
+    first, second = np.block([[turn, zero], [zero, one]]), np.block([[one, zero], [zero, turn]])
+    power = np.linalg.matrix_power
+    return np.array(
+        [
+            [power(first, (v - i * y) % n) @ power(second, y) @ power(t, j) for y in range(n)]
+            for v in range(n)
+            for j in range(4)
+        ]
+    )
+
+
+@claim(
     "OURS-swap-groups",
-    "V:Z4 with V of odd order and t^2 inverting V, a single orbit of Z[i], is tracked by one layer of heads of size "
-    "four: F20 by four heads, F52 by five.",
-    source="docs/atlas.md (swap groups)",
+    "V:C with V of odd order and C a 2-group of signed permutations of two generators is tracked by one layer of heads "
+    "of size four that share the letter's part in V: F20 and F52 by two heads, Z3^2:Z4 by four.",
+    source="docs/atlas.md (shared letters)",
     kinds="C",
     control={"order": (21, 1)},
 )
 def swap_groups(t: Trial, order: tuple[int, int] = (20, 3)) -> None:
     """F20 (and Z3^2:Z4, F52 in larger budgets), certified; the control asks for the group of order 21."""
-    for n, i in (order, (36, 9), (52, 3))[: t.amount(1, 2, 3)]:
-        _tracks(t, f"[{n},{i}]", swap_tracker(from_group(small_group(n, i))))
+    for (n, i), heads in ((order, 2), ((36, 9), 4), ((52, 3), 2))[: t.amount(1, 2, 3)]:
+        tracker = shared_tracker(from_group(small_group(n, i)))
+        _tracks(t, f"[{n},{i}]", tracker, (4,) * heads)
 
 
 @claim(

@@ -261,6 +261,18 @@ def minimise(dfa: Dfa) -> Dfa:
     return _restrict(dfa, first[order], rank[inverse.reshape(-1)])
 
 
+def shortest_words(delta: Sequence[Sequence[int]], start: int) -> dict[int, tuple[int, ...]]:
+    """A shortest word (numbers of symbols) to each state that can be reached from `start`, in order of length."""
+    words: dict[int, tuple[int, ...]] = {start: ()}
+    queue = [start]
+    for state in queue:
+        for symbol, after in enumerate(delta[state]):
+            if after not in words:
+                words[after] = (*words[state], symbol)
+                queue.append(after)
+    return words
+
+
 def transition_maps(dfa: Dfa) -> tuple[tuple[int, ...], ...]:
     """For each symbol, the map of states it makes: `maps[symbol][state]`."""
     return tuple(tuple(int(q) for q in dfa.delta[:, s]) for s in range(len(dfa.alphabet)))

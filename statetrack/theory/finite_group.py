@@ -190,9 +190,9 @@ def words_of(group: Cayley, letters: Sequence[int]) -> tuple[tuple[int, ...], ..
 
 
 def regular(group: Cayley, labels: Sequence[str] | None = None) -> Group:
-    """The group as permutations of itself, x -> g x."""
+    """The group as permutations of itself, x -> g x, with all its elements as generators."""
     names = tuple(labels) if labels else tuple(f"g{i}" if i else "1" for i in range(group.order))
-    return Group(group.name, group.table.astype(np.int32), names, generating_set(group) or (0,))
+    return Group(group.name, group.table.astype(np.int32), names, tuple(range(group.order)))
 
 
 def squares(group: Cayley) -> Numbers:
