@@ -52,6 +52,7 @@ class Weights(weights.Weights):
         order: str = "recurrent",
         storage: str | None = None,
         keep_answers: bool | None = None,
+        renormalise: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Trace:
         """Run words (or `random` uniform words of `length` symbols from `seed`) and compare with the automaton.
@@ -63,6 +64,7 @@ class Weights(weights.Weights):
             order: evaluation order; "recurrent" is the only one so far.
             storage: number format of tables and states; None is the weights' own.
             keep_answers: keep the answer of every token (default: for given words only).
+            renormalise: replace the state every so many tokens by a fresh one (docs/precision.md, for its cost).
 
         Raises InvalidWord, KernelUnavailable or InvalidInput.
         """
@@ -92,6 +94,7 @@ class Weights(weights.Weights):
             device=place,
             executor=executor,
             keep_answers=words is not None if keep_answers is None else keep_answers,
+            renormalise=renormalise,
         )
         if words is None:
             source = _random_groups(len(self.dfa.alphabet), random, seed, place)
@@ -136,13 +139,14 @@ class Weights(weights.Weights):
         """Whether they hold a proof that they are right for ever in their own formats; `check` verifies it."""
         return self.float_proof is not None
 
-    def horizon(self) -> float:
+    def horizon(self, renormalise: int | None = None) -> float:
         """A length up to which every word decodes right in this format and recurrent order.
 
         Infinity with a proof of being right for ever, or one state; else an a-priori bound, rounded down. 0 if no bound
-        of this kind applies to some head (`statetrack.constructions.horizons`).
+        of this kind applies to some head (`statetrack.constructions.horizons`). With `renormalise` for runs with that
+        option: infinity if it comes soon enough.
         """
-        return horizons.horizon_of(self)
+        return horizons.horizon_of(self) if renormalise is None else horizons.renormalised_horizon(self, renormalise)
 
     def in_format(self, dtype: str) -> Weights:
         """The same program in another number format: read from the certificate, certified and lowered again."""
@@ -154,9 +158,12 @@ class Weights(weights.Weights):
 class Compiled(compiler.Compiled):
     """A program proved right for words of every length; both the search and the independent checker accepted it."""
 
-    def weights(self, dtype: str = "float32") -> Weights:
-        """Tensors in a number format: "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"."""
-        return _runnable(weights.lower(self.program, self.certificate, self.automaton, dtype))
+    def weights(self, dtype: str = "float32", keys: str = "unit") -> Weights:
+        """Tensors in a number format: "float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2".
+
+        `keys`: "unit", or "dyadic" for keys of the lengths that make β k kᵀ most exact (docs/precision.md).
+        """
+        return _runnable(weights.lower(self.program, self.certificate, self.automaton, dtype, keys))
 
     def for_ever(
         self, precision: str, *, fused: bool = False, construction: str | None = None, limits: Limits | None = None
@@ -288,7 +295,7 @@ def check(path: str | Path) -> dict[str, Any]:
     facts = _independent(compact(found), str(found.certificate["digest"]))
     check_named_range(found.certificate["range"])
     closed, certificate = _again(found)
-    again = weights.lower(closed, certificate, found.automaton, found.dtype)
+    again = weights.lower(closed, certificate, found.automaton, found.dtype, found.keys)
     if weights.tensors_digest(again.tensors) != weights.tensors_digest(found.tensors):
         raise InvalidFile(str(path), "the tensors are not the certified program in this format", "build the file again")
     return facts | ({} if found.float_proof is None else {"for_ever": check_float_proof(found)})
@@ -303,7 +310,8 @@ def check_float_proof(found: weights.Weights) -> dict[str, Any]:
 
 
 def _runnable(made: weights.Weights) -> Weights:
-    return Weights(made.dtype, made.tensors, made.certificate, made.automaton, made.state_dtype, made.float_proof)
+    own = made.state_dtype, made.float_proof, made.keys
+    return Weights(made.dtype, made.tensors, made.certificate, made.automaton, *own)
 
 
 def device_of(name: str) -> str:

@@ -41,6 +41,7 @@ def in_precision(
     allowed = Limits(limits.get("max_dim"), limits.get("max_factors"))
     better, weights, found = made.for_ever(form.name, construction=limits.get("construction"), limits=allowed)
     facts: dict[str, Any] = {"precision": form.name, "encoding": found.encoding, "table_format": weights.dtype}
+    facts |= {} if weights.keys == "unit" else {"keys": weights.keys}
     if weights.float_proof is None:
         facts["for_ever"] = f"not proved: {getattr(found.outcome, 'reason', '')}"
     else:

@@ -33,12 +33,18 @@ def test_build_emits_an_encoding_that_is_right_for_ever(tmp_path: Path, capsys: 
     assert "warning" not in ran
 
 
-def test_a_planar_group_keeps_its_tables_in_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "z5.safetensors"
-    built = facts(capsys, "build", "Z5", "--precision", "bf16", "-o", path)
-    assert (built["encoding"], built["table_format"], built["state_format"]) == ("vectors", "float32", "bfloat16")
+@pytest.mark.parametrize(("m", "tables", "keys"), [(5, "bfloat16", "dyadic"), (24, "float32", None)])
+def test_a_planar_group_has_dyadic_keys_or_tables_in_float32(
+    m: int, tables: str, keys: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "z.safetensors"
+    built = facts(capsys, "build", f"Z{m}", "--precision", "bf16", "-o", path)
+    assert (built["encoding"], built["table_format"], built["state_format"]) == ("vectors", tables, "bfloat16")
+    assert built.get("keys") == keys
+    assert facts(capsys, "check", path)["for_ever"]["class"] == "C"
     ran = facts(capsys, "run", path, "--random", 4, "--length", 300, "--device", "cpu", "--executor", "reference")
-    assert ran["executor"].endswith("float32 tables, bfloat16 storage, float32 arithmetic, recurrent order")
+    if keys is None:
+        assert ran["executor"].endswith("float32 tables, bfloat16 storage, float32 arithmetic, recurrent order")
     assert ran["wrong"] == 0
 
 
@@ -48,6 +54,20 @@ def test_without_a_proof_build_says_so_and_run_warns(tmp_path: Path, capsys: pyt
     assert built["for_ever"].startswith("not proved")
     main(["run", str(path), "--random", "2", "--length", "50", "--device", "cpu", "--json"])
     assert "50 symbols" in json.loads(capsys.readouterr().out)["warning"]
+
+
+def test_a_renormalising_run_is_right_where_the_plain_one_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "z60.safetensors"
+    facts(capsys, "build", "Z60", "--dtype", "bfloat16", "-o", path)
+    how = ["--random", "4", "--length", "600", "--device", "cpu", "--executor", "reference", "--json"]
+    assert main(["run", str(path), *how]) == 1
+    capsys.readouterr()
+    ran = facts(capsys, "run", path, *how[:-1], "--renormalise", 2)
+    assert ran["wrong"] == 0
+    assert ran["proved_length"] == "every length"
+    assert "warning" not in ran
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Other starts and other constructions of the same tracker, searched for one that is right for ever in a format.
 
-An encoding changes where the state starts and in which formats tables and state are kept, never what is computed in
-exact arithmetic: each candidate is certified like any other program, and then closed in floats.
+An encoding changes where the state starts, in which formats tables and state are kept, and how long keys are, never
+what is computed in exact arithmetic: each candidate is certified like any other program, and then closed in floats.
 
 *plain*: the program as it is. *offset*: H_0 + J with all-ones columns J that every step fixes (permutations do): where
 one-hot states keep rounding residues near 0, the residues next to 1 and 2 are rounded away. *vectors*: in the plane,
-other start vectors; some have an orbit that rounding leads back into itself.
+other start vectors; some have an orbit that rounding leads back into itself. Each of them with unit keys or *dyadic*
+ones (`dyadic_keys`).
 
-Main definitions: `Encoded`, `encode_for_ever`, `offset`, `plane_starts`, `basin`.
+Main definitions: `Encoded`, `encode_for_ever`, `offset`, `restarted`, `recertified`, `plane_starts`, `basin`.
 
 References: docs/precision.md.
 """
@@ -29,6 +30,7 @@ from statetrack.theory.number_formats import number_format
 
 from .certificate import Certificate, certify
 from .compiler import Compiled
+from .dyadic_keys import KeyRule
 from .float_closure import FloatClosure, Ideal, Open, close_floats, ideal_of
 from .float_steps import Order, head_tables
 from .planner import CONSTRUCTIONS, Limits, plan
@@ -37,15 +39,18 @@ from .source import Source
 from .weights import Weights, lower
 
 Candidate = tuple[Compiled, str, Ideal]
+# The format of the tables and the rule for the lengths of keys.
+Tables = tuple[str, KeyRule]
 _QUICK, _LONG = 5_000, 60_000
-_STARTS, _SEED = 3_000, 7
+_STARTS: dict[KeyRule, int] = {"unit": 3_000, "dyadic": 500}
+_SEED = 7
 
 
 @dataclass(frozen=True)
 class Encoded:
     """What the search settled on: a program with its certificate, its weights, and the outcome of the float closure.
 
-    `encoding` is "plain", "offset" or "vectors"; `construction` the planner's name. Without a closure (`outcome` is
+    `encoding` is "plain", "offset" or "vectors"; `weights.keys` the rule for keys. Without a closure (`outcome` is
     `Open`) it is the program as it was planned.
     """
 
@@ -71,28 +76,33 @@ def encode_for_ever(
     """The first encoding that is right for ever with a state in this precision; else the planned program and why not.
 
     Encodings whose float columns are the exact ones (classes E and R) come first, then those that close on another
-    finite set (C). Tables are kept in the precision too, or in float32 where only that closes. Other constructions
-    within the limits are tried unless `construction` insists.
+    finite set (C). Tables are kept in the precision too, with unit keys or, where only those close, dyadic ones; else
+    in float32. Other constructions within the limits are tried unless `construction` insists.
     """
     form = number_format(precision)
-    tables = [form.name] if form.precision >= 24 else [form.name, "float32"]
-    best: Encoded | None = None
-    first: Encoded | None = None
+    wide: list[Tables] = [] if form.precision >= 24 else [("float32", "unit")]
+    tables: list[Tables] = [(form.name, "unit"), (form.name, "dyadic"), *wide]
+    # Unit keys of a short format leave errors that no start absorbs.
+    started = tables[1:] if wide else tables[:1]
     rest = _programs(made, limits or Limits(), construction)
     programs: list[Candidate] = []
+    for table in tables:
+        for candidate in _kept(programs, rest):
+            # On its exact columns, or not at all: the first step that leaves them ends it.
+            found = _try(candidate, table, form.name, order, _QUICK, 0.0)
+            if found.is_for_ever:
+                return found
+    first: Encoded | None = None
     for most in (_QUICK, _LONG):
         for table in tables:
-            for compiled, encoding, ideal in _kept(programs, rest):
-                found = _try(compiled, encoding, ideal, table, form.name, order, most)
+            for candidate in programs:
+                found = _try(candidate, table, form.name, order, most)
                 first = first or found
-                if isinstance(found.outcome, FloatClosure):
-                    if found.outcome.kind in ("E", "R"):
-                        return found
-                    best = best or found
-        if best is None and most == _QUICK:
-            best = _plane(made, tables[-1], form.name, order)
-        if best is not None:
-            return best
+                if found.is_for_ever:
+                    return found
+            found = _plane(made, table, form.name, order) if most == _QUICK and table in started else None
+            if found is not None:
+                return found
     if first is not None:
         return first
     weights = lowered(made.program, made.certificate, made.automaton, form.name, form.name)
@@ -116,11 +126,11 @@ def offset(program: Program) -> Program | None:
     for move in head.maps:
         if move.offset is not None or matvec(move.matrix, ones) != ones:
             return None
-    return _restarted(program, tuple(tuple(x + 1 for x in column) for column in head.h0))
+    return restarted(program, tuple(tuple(x + 1 for x in column) for column in head.h0))
 
 
 def plane_starts(
-    made: Compiled, table: str, storage: str, *, order: Order = "recurrent"
+    made: Compiled, table: Tables, storage: str, *, order: Order = "recurrent"
 ) -> Iterator[tuple[Vector, ...]]:
     """Starts H_0 of a planar head whose two columns close on finite sets in floats: found by trying dyadic vectors.
 
@@ -129,9 +139,9 @@ def plane_starts(
     """
     head = made.program.layers[0].heads[0]
     form, rng = number_format(storage), Random(_SEED)
-    single = _restarted(made.program, head.h0[:1])
+    single = restarted(made.program, head.h0[:1])
     weights = lower_open(made, single, table, storage)
-    for _ in range(_STARTS):
+    for _ in range(_STARTS[table[1]]):
         size, angle = 2.0 ** rng.random(), 2 * math.pi * rng.random()
         start = form.rounded(np.array([size * math.cos(angle), size * math.sin(angle)]))
         orbit = weights.orbit(start, order)
@@ -184,7 +194,7 @@ def _programs(made: Compiled, limits: Limits, construction: str | None) -> Itera
             continue
         yield compiled, "plain", ideal
         moved = offset(compiled.program)
-        again = None if moved is None else _certified(compiled, moved)
+        again = None if moved is None else recertified(compiled, moved)
         ideal = None if again is None else _ideal(again)
         if again is not None and ideal is not None:
             yield again, "offset", ideal
@@ -204,7 +214,7 @@ def _planned(made: Compiled, limits: Limits, name: str) -> Compiled | None:
     return Compiled(made.source, made.target, chosen, program, certificate)
 
 
-def _certified(compiled: Compiled, program: Program) -> Compiled | None:
+def recertified(compiled: Compiled, program: Program) -> Compiled | None:
     """The compiled source with another program, certified anew; None if its readouts no longer tell states apart."""
     assert isinstance(compiled.source, Source)
     try:
@@ -223,37 +233,40 @@ def _ideal(compiled: Compiled) -> Ideal | None:
         return None
 
 
-def _try(compiled: Compiled, encoding: str, ideal: Ideal, table: str, storage: str, order: Order, most: int) -> Encoded:
-    weights = lowered(compiled.program, compiled.certificate, compiled.automaton, table, storage)
-    outcome = close_floats(weights, ideal, order=order, max_columns=most)
+def _try(candidate: Candidate, table: Tables, storage: str, order: Order, most: int, reach: float = 1.0) -> Encoded:
+    compiled, encoding, ideal = candidate
+    weights = lowered(compiled.program, compiled.certificate, compiled.automaton, table[0], storage, table[1])
+    outcome = close_floats(weights, ideal, order=order, max_columns=most, reach=reach)
     if isinstance(outcome, FloatClosure):
         weights = replace(weights, float_proof=outcome.proof)
     return Encoded(compiled, weights, encoding, outcome)
 
 
-def lowered(program: Program, certificate: Certificate, automaton: Any, table: str, storage: str) -> Weights:
+def lowered(
+    program: Program, certificate: Certificate, automaton: Any, table: str, storage: str, keys: KeyRule = "unit"
+) -> Weights:
     """Weights with tables in one format and the state in another."""
-    weights = lower(program, certificate, automaton, table)
+    weights = lower(program, certificate, automaton, table, keys)
     return weights if table == storage else replace(weights, state_dtype=storage)
 
 
-def _plane(made: Compiled, table: str, storage: str, order: Order) -> Encoded | None:
+def _plane(made: Compiled, table: Tables, storage: str, order: Order) -> Encoded | None:
     """The first start vectors of a planar head that close, certified."""
     layers = made.program.layers
     if len(layers) != 1 or len(layers[0].heads) != 1 or layers[0].heads[0].size != 2 or layers[0].heads[0].width != 2:
         return None
     for start in plane_starts(made, table, storage, order=order):
-        again = _certified(made, _restarted(made.program, start))
+        again = recertified(made, restarted(made.program, start))
         ideal = None if again is None else _ideal(again)
         if again is None or ideal is None:
             continue
-        found = _try(again, "vectors", ideal, table, storage, order, _QUICK)
+        found = _try((again, "vectors", ideal), table, storage, order, _QUICK)
         if found.is_for_ever:
             return found
     return None
 
 
-def _restarted(program: Program, h0: tuple[Vector, ...]) -> Program:
+def restarted(program: Program, h0: tuple[Vector, ...]) -> Program:
     """The one-head program, open again, with another H_0."""
     layer = program.layers[0]
     head = layer.heads[0]
@@ -293,9 +306,9 @@ class PlaneOrbit:
         return np.concatenate(found).astype(np.float64)
 
 
-def lower_open(made: Compiled, program: Program, table: str, storage: str) -> PlaneOrbit:
+def lower_open(made: Compiled, program: Program, table: Tables, storage: str) -> PlaneOrbit:
     """The float steps and the exact ones (in doubles) of a one-head program, a row each for every input."""
-    weights = lower(replace_codebook(program), made.certificate, made.automaton, table)
+    weights = lower(replace_codebook(program), made.certificate, made.automaton, *table)
     head = program.layers[0].heads[0]
     steps = [head.choose.seen[key][0] for key in sorted(head.choose.seen)]
     exact = np.array([[[float(x) for x in row] for row in head.maps[step].matrix] for step in steps])

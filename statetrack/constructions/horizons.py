@@ -6,7 +6,8 @@ With M the largest norm of a product of steps (1 for contractions), ρ the large
 token's growth and its absolute error, D_t <= ρ ((1 + M g)^t - 1) + M (D_0 + t τ)(1 + M g)^t. A head without such a
 bound (no finite M or ρ, floors) is closed in floats instead; if that ends, it is right for ever.
 
-Main definitions: `horizon_of`, `head_horizons`, `HeadHorizon`.
+Main definitions: `horizon_of`, `head_horizons`, `HeadHorizon`, `renormalised_horizon`; `head_bounds`, `HeadBound` for
+the errors themselves.
 
 Main results: every word of at most `horizon_of(weights)` tokens is answered right in recurrent order.
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from statetrack.errors import BudgetExceeded, StatetrackError
 from statetrack.theory.arrays import identity
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, shortest_words
 from statetrack.theory.fields import Element
 from statetrack.theory.number_formats import NumberFormat, number_format
 from statetrack.theory.orbits import Orbit, StepMap
@@ -43,7 +44,11 @@ from .weights import Weights
 Rows = NDArray[Any]
 _LONGEST = 10**15
 _PRECISION = 128
+# Doubles of exact numbers, with room for their rounding.
+_ROOM = 1 + 2.0**-30
 _MOST_PRODUCTS, _MOST_EDGES, _MOST_COLUMNS = 2_000, 60_000, 2_000
+# A head, its tables, its exact columns and its claimed margin, where they are known.
+_Job = tuple[Head, HeadTables, IdealHead | None, Fraction | None]
 
 
 @dataclass(frozen=True)
@@ -66,22 +71,72 @@ def horizon_of(weights: Weights) -> float:
     return min((h.tokens for row in head_horizons(weights) for h in row), default=0.0)
 
 
+def renormalised_horizon(weights: Weights, every: int) -> float:
+    """`horizon_of` for runs whose state is replaced after so many tokens by the one after a shortest word.
+
+    Between two replacements such a run is that of a word of `every` letters after a shortest word: infinity if these
+    are within the horizon.
+    """
+    horizon, dfa = horizon_of(weights), weights.dfa
+    words = shortest_words(dfa.delta.tolist(), dfa.start)
+    return math.inf if every + max(map(len, words.values())) <= horizon else horizon
+
+
 def head_horizons(weights: Weights) -> tuple[tuple[HeadHorizon, ...], ...]:
     """For every layer its heads' horizons. Layers hand on codes, so a network is right up to the least of them."""
     program = _program(str(weights.certificate["digest"]), weights)
-    storage = number_format(weights.storage)
-    exact: list[IdealHead | None] = [None] * sum(len(layer.heads) for layer in program.layers)
-    if any(_needs_orbit(head) for layer in program.layers for head in layer.heads):
-        exact = list(_ideal_heads(program, weights.dfa)) or exact
-    rows: list[tuple[HeadHorizon, ...]] = []
-    for number, layer in enumerate(program.layers):
-        found: list[HeadHorizon] = []
-        for h, head in enumerate(layer.heads):
-            ideal = exact[sum(map(len, rows)) + h]
-            tables = head_tables(weights.tensors, number, h, storage)
-            found.append(_head(head, tables, storage, ideal, _claimed(weights, number, h)))
-        rows.append(tuple(found))
-    return tuple(rows)
+    return tuple(tuple(_horizon(*one) for one in row) for row in _heads(program, weights))
+
+
+def head_bounds(weights: Weights, program: Program | None = None) -> tuple[tuple[HeadBound | None, ...], ...]:
+    """For every layer its heads' bounds, None where there is none; the program is the certificate's or that given."""
+    program = program or _program(str(weights.certificate["digest"]), weights)
+    return tuple(tuple(_bound(*one) for one in row) for row in _heads(program, weights))
+
+
+@dataclass(frozen=True)
+class HeadBound:
+    """The errors of one head in balls: `growth` and `loss` a token, `gain` M, `radius` ρ, `start` the rounding of H_0.
+
+    `query` is the readout's gain, `read` its own error, and `allowed` the state error up to which the nearest codeword
+    is right (negative if none is).
+    """
+
+    growth: arb
+    loss: arb
+    gain: arb
+    radius: arb
+    start: arb
+    query: arb
+    read: arb
+    allowed: arb
+
+    def state_error(self, tokens: int) -> float:
+        """A bound on the Euclidean error of the whole state after that many tokens."""
+        with ctx.workprec(_PRECISION):
+            return _upper(self._error(tokens))
+
+    def readout_error(self, tokens: int) -> float:
+        """A bound on the Euclidean error of the readout after that many tokens."""
+        with ctx.workprec(_PRECISION):
+            return _upper(self.query * self._error(tokens) + self.read)
+
+    def tokens(self) -> int:
+        """The largest number of tokens after which the state's error is allowed (10^15 at most)."""
+        low, high = 0, _LONGEST
+        with ctx.workprec(_PRECISION):
+            while low < high:
+                middle = (low + high + 1) // 2
+                low, high = (middle, high) if self._error(middle) <= self.allowed else (low, middle - 1)
+        return low
+
+    def _error(self, tokens: int) -> arb:
+        """The bound on the state's error; infinite where it would be large anyway."""
+        exponent = (1 + self.gain * self.growth).log() * tokens
+        if not exponent < 20:
+            return arb("inf")
+        power = exponent.exp()
+        return self.radius * (power - 1) + self.gain * (self.start + tokens * self.loss) * power
 
 
 _KNOWN: dict[str, Program] = {}
@@ -115,57 +170,49 @@ def _claimed(weights: Weights, number: int, h: int) -> Fraction | None:
     return None if said is None else Fraction(said)
 
 
-def _head(
-    head: Head, tables: HeadTables, storage: NumberFormat, ideal: IdealHead | None, gap: Fraction | None
-) -> HeadHorizon:
-    before, ctx.prec = ctx.prec, _PRECISION
-    try:
-        bound = None if head.unit is not None else _bound(head, tables, storage, ideal, gap)
-    finally:
-        ctx.prec = before
+def _heads(program: Program, weights: Weights) -> list[list[_Job]]:
+    """For every layer its heads with their tables, exact columns where they are needed, and claimed margins."""
+    storage = number_format(weights.storage)
+    exact: list[IdealHead | None] = [None] * sum(len(layer.heads) for layer in program.layers)
+    if any(_needs_orbit(head) for layer in program.layers for head in layer.heads):
+        exact = list(_ideal_heads(program, weights.dfa)) or exact
+    rows: list[list[_Job]] = []
+    for number, layer in enumerate(program.layers):
+        tables = [head_tables(weights.tensors, number, h, storage) for h in range(len(layer.heads))]
+        gaps = [_claimed(weights, number, h) for h in range(len(layer.heads))]
+        ideals = exact[sum(map(len, rows)) :][: len(layer.heads)]
+        rows.append(list(zip(layer.heads, tables, ideals, gaps, strict=True)))
+    return rows
+
+
+def _horizon(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fraction | None) -> HeadHorizon:
+    bound = None if head.codebook is None else _bound(head, tables, ideal, gap)
     if bound is not None:
-        return HeadHorizon(float(bound), "rounding bound")
+        return HeadHorizon(float(bound.tokens()), "rounding bound")
     if ideal is not None and closes_for_ever(tables, ideal, max_columns=_MOST_COLUMNS):
         return HeadHorizon(math.inf, "float closure")
     return HeadHorizon(0.0, "no bound of this kind")
 
 
-def _bound(
-    head: Head, tables: HeadTables, storage: NumberFormat, ideal: IdealHead | None, gap: Fraction | None
-) -> int | None:
-    """The horizon of one head by the bound, None where it does not apply."""
-    gain = _gain(head)
-    radius = _radius(head, ideal)
-    if gain is None or radius is None or head.codebook is None:
-        return None
-    inputs = sorted(head.choose.seen)
-    growth, loss, known = arb(0), arb(0), set[int]()
-    for i, key in enumerate(inputs):
-        step = head.choose.seen[key][0]
-        if step not in known:
-            known.add(step)
-            g, t = _token(head, step, i, tables, storage, radius)
-            growth, loss = growth.max(g), loss.max(t)
-    allowed = _allowed(head, tables, storage, radius, inputs, _gap(head) if gap is None else _rational(gap))
-    h0 = [list(column) for column in head.h0]
-    start = _frobenius([_exact(tables.state[i, v]) - _ball(x) for v, c in enumerate(h0) for i, x in enumerate(c)])
-    if allowed is None or not growth < 1:
-        return None
-    low, high = 0, _LONGEST
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = _error(middle, growth, loss, radius, start, gain) <= allowed
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
-
-
-def _error(tokens: int, growth: arb, loss: arb, radius: arb, start: arb, gain: arb) -> arb:
-    """The bound on the state's error; infinite where it would be large anyway."""
-    exponent = (1 + gain * growth).log() * tokens
-    if not exponent < 20:
-        return arb("inf")
-    power = exponent.exp()
-    return radius * (power - 1) + gain * (start + tokens * loss) * power
+def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fraction | None) -> HeadBound | None:
+    """The bound of one head, None where it does not apply: floors, no finite M or ρ, or numbers that may overflow."""
+    with ctx.workprec(_PRECISION):
+        gain = None if head.unit is not None else _gain(head)
+        radius = None if gain is None else _radius(head, ideal)
+        if gain is None or radius is None:
+            return None
+        inputs = sorted(head.choose.seen)
+        growth, loss, known = arb(0), arb(0), set[int]()
+        for i, key in enumerate(inputs):
+            step = head.choose.seen[key][0]
+            if step not in known:
+                known.add(step)
+                g, t = _token(head, step, i, tables, tables.storage, radius)
+                growth, loss = growth.max(g), loss.max(t)
+        h0 = [(v, i, _ball(x)) for v, column in enumerate(head.h0) for i, x in enumerate(column)]
+        start = _frobenius([_exact(tables.state[i, v]) - x for v, i, x in h0])
+        read = _reading(head, tables, radius, inputs, _gap(head) if gap is None else _rational(gap))
+        return None if read is None or not growth < 1 else HeadBound(growth, loss, gain, radius, start, *read)
 
 
 def _token(head: Head, step: int, i: int, tables: HeadTables, storage: NumberFormat, radius: arb) -> tuple[arb, arb]:
@@ -186,7 +233,7 @@ def _factor(
     factor: Factor, tables: HeadTables, i: int, j: int, storage: NumberFormat, head: Head
 ) -> tuple[arb, arb, arb, arb]:
     """A bound on the exact factor's norm, κ, τ and the additive term's norm, as in docs/precision.md."""
-    n, u, us = head.size, _power(tables.round_off), _rational(storage.unit)
+    n, u, us = head.size, _exact(tables.round_off), _rational(storage.unit)
     key = [_exact(x) for x in tables.keys[i, j, :n]]
     gate, beta = [_exact(x) for x in tables.gates[i, j, :n]], _exact(tables.betas[i, j])
     b = abs(beta) * sum((x * x for x in key), arb(0))
@@ -223,7 +270,7 @@ def _added(tables: HeadTables, i: int, j: int, head: Head) -> list[arb]:
 
 
 def _dense(factor: Dense, tables: HeadTables, i: int, storage: NumberFormat, head: Head) -> tuple[arb, arb, arb, arb]:
-    n, u, us = head.size, _power(tables.round_off), _rational(storage.unit)
+    n, u, us = head.size, _exact(tables.round_off), _rational(storage.unit)
     assert tables.dense is not None
     stored = [[_exact(x) for x in row[:n]] for row in tables.dense[i, :n]]
     exact = [[_ball(x) for x in row] for row in factor.rows]
@@ -250,24 +297,24 @@ def _tiny(n: int, width: int, storage: NumberFormat) -> arb:
     return arb(n * width).sqrt() * (_rational(storage.tiny) + (4 + n) * _rational(storage.arithmetic.tiny))
 
 
-def _allowed(
-    head: Head,
-    tables: HeadTables,
-    storage: NumberFormat,
-    radius: arb,
-    inputs: Sequence[tuple[int, ...]],
-    gap: arb | None,
-) -> arb | None:
-    """The state error up to which the nearest codeword is right; None where numbers could overflow."""
-    u, n = _power(tables.round_off), head.size
-    if gap is None:
-        return arb(2) ** 40
+def _reading(
+    head: Head, tables: HeadTables, radius: arb, inputs: Sequence[tuple[int, ...]], gap: arb | None
+) -> tuple[arb, arb, arb] | None:
+    """The readout's gain and own error, and the state error up to which the nearest codeword is right.
+
+    None where numbers could overflow; with one code every error is allowed.
+    """
+    u, n, storage = _exact(tables.round_off), head.size, tables.storage
     length, drift = arb(0), arb(0)
     for i, key in enumerate(inputs):
         exact = [_ball(x) for x in head.queries[head.choose.seen[key][1]]]
         stored = [_exact(x) for x in tables.queries[i, :n]]
         length = length.max(_frobenius(stored))
         drift = drift.max(_frobenius([x - y for x, y in zip(stored, exact, strict=True)]))
+    read = radius * (length * _gamma(n, u) + drift) + (n + 1) * _rational(storage.arithmetic.tiny)
+    query = length * (1 + _gamma(n, u))
+    if gap is None:
+        return query, read, arb(2) ** 40
     book = [[_ball(x) for x in row] for row in head.codebook or ()]
     moved = [
         _frobenius([_exact(x) - y for x, y in zip(tables.codebook[c], row, strict=True)]) for c, row in enumerate(book)
@@ -277,10 +324,9 @@ def _allowed(
     limit = _rational(storage.largest) / 16
     if not (radius * 4 + 1 < limit and (size + length * radius * 4) ** 2 * head.width < arb(2) ** 120 and gap > 2**-60):
         return None
-    read = radius * (length * _gamma(n, u) + drift) + (n + 1) * _rational(storage.arithmetic.tiny)
     half = gap / 2 * (1 - 2 * _gamma(head.width + 4, u))
-    found = (half - read - 2 * code) / (length * (1 + _gamma(n, u)))
-    return found.min(radius + 1) if found > 0 else arb(-1)
+    found = (half - read - 2 * code) / query
+    return query, read, found.min(radius + 1) if found > 0 else arb(-1)
 
 
 def _gap(head: Head) -> arb | None:
@@ -296,13 +342,7 @@ def _gain(head: Head) -> arb | None:
     if all(isinstance(f, Factor) and _contracts(f) for step in head.steps for f in step):
         return arb(1)
     maps = [StepMap(move.matrix) for move in head.maps]
-    orbit = Orbit(head.field, identity(head.field, head.size), maps, max_columns=1 << 16)
-    orbit.close(_MOST_PRODUCTS)
-    if len(orbit) >= _MOST_PRODUCTS:
-        return None
-    columns = orbit.columns.to_floats()[orbit.rows(range(len(orbit)))]
-    # Doubles of exact numbers, with room for their rounding.
-    return arb(float(np.sqrt((columns**2).sum(axis=(1, 2))).max()) * (1 + 2.0**-30))
+    return _largest(Orbit(head.field, identity(head.field, head.size), maps, max_columns=1 << 16))
 
 
 def _radius(head: Head, ideal: IdealHead | None) -> arb | None:
@@ -312,15 +352,19 @@ def _radius(head: Head, ideal: IdealHead | None) -> arb | None:
         return _frobenius([_ball(x) for column in head.h0 for x in column])
     if ideal is not None:
         states = [sum(float((ideal.exact[c] ** 2).sum()) for c in row) for row in ideal.labels]
-        return arb(math.sqrt(max(states)) * (1 + 2.0**-30))
+        return arb(math.sqrt(max(states)) * _ROOM)
     if _needs_orbit(head):
         return None
-    orbit = Orbit(head.field, head.h0, head.maps, max_columns=1 << 16)
+    return _largest(Orbit(head.field, head.h0, head.maps, max_columns=1 << 16))
+
+
+def _largest(orbit: Orbit) -> arb | None:
+    """The largest Frobenius norm of a state of the orbit; None if it is too large to be closed."""
     orbit.close(_MOST_PRODUCTS)
     if len(orbit) >= _MOST_PRODUCTS:
         return None
     columns = orbit.columns.to_floats()[orbit.rows(range(len(orbit)))]
-    return arb(float(np.sqrt((columns**2).sum(axis=(1, 2))).max()) * (1 + 2.0**-30))
+    return arb(float(np.sqrt((columns**2).sum(axis=(1, 2))).max()) * _ROOM)
 
 
 def _contracts(factor: Factor) -> bool:
@@ -342,8 +386,9 @@ def _rational(x: Fraction) -> arb:
     return arb(fmpq(x.numerator, x.denominator))
 
 
-def _power(u: float) -> arb:
-    return arb(u)
+def _upper(x: arb) -> float:
+    """A double that is not below the ball."""
+    return math.nextafter(float(x.abs_upper()), math.inf)
 
 
 def _gamma(n: int, u: arb) -> arb:

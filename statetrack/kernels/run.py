@@ -24,6 +24,7 @@ from statetrack.errors import InvalidInput, KernelUnavailable
 
 from .load import LayerModel, Model, Wire
 from .reference import arithmetic, check_ids, nearest, recurrent, walk
+from .restarts import Restarts
 from .tracker import WIDEST, is_available, is_interpreted, nearest_triton, tracker, walk_triton
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def execute(
     keep_answers: bool = True,
     progress: Progress | None = None,
     observe: Callable[[Sequence[Tensor]], None] | None = None,
+    renormalise: int | None = None,
 ) -> Trace:
     """Run `model` on a batch of words and compare it with its automaton after every token.
 
@@ -80,6 +82,7 @@ def execute(
         keep_answers: whether the answers (4 bytes a token, on the device) are kept.
         progress: called after each chunk with the tokens done, padding included.
         observe: called after each chunk with the state [B, H, K, V] of every layer, on the device.
+        renormalise: after every so many columns replace the state by a fresh one (`restarts`); a chunk is at most that.
 
     Raises:
         KernelUnavailable: Triton was asked for and cannot run this model here.
@@ -88,15 +91,23 @@ def execute(
     """
     if model.delta is None:
         raise InvalidInput("execute: a weighted model has no automaton to be compared with; use values")
+    if renormalise is not None:
+        if renormalise < 1 or chunk is not None or not model.delta.shape[1]:
+            raise InvalidInput(f"renormalise: got {renormalise}, expected at least 1, no chunk, and an alphabet")
+        chunk = renormalise
     job = _job(model, tokens, length, storage, torch.device(device), executor, chunk, progress, tables_as)
     network = _Network(model, job.kernels, job.device)
+    restarts = None if renormalise is None else _restarts(model, job)
     score = _Score(job, model.delta.to(device).contiguous(), model.start, keep_answers)
     for start, columns in job.columns():
         # The walk comes first, for it refuses tokens out of range.
         truth = score.walk(columns)
-        score.compare(start, columns, truth, *network.advance(columns))
+        answers, lost = network.advance(columns)
+        score.compare(start, columns, truth, answers, lost)
         if observe is not None:
             observe(network.states())
+        if restarts is not None:
+            network.replace(restarts(network.states(), answers[:, -1]))
     return score.trace()
 
 
@@ -280,6 +291,10 @@ class _Network:
         """The layers' states after the columns that were run."""
         return [state for state in self._states if state is not None]
 
+    def replace(self, states: Sequence[Tensor]) -> None:
+        """Go on from other states."""
+        self._states = list(states)
+
     def _run(self, number: int, registers: dict[int, Tensor]) -> int:
         """Run a layer on its input ids, put the outputs that are needed into their registers; how many it has."""
         own, decoder = self._model.inputs[number], self._decoders[number]
@@ -300,6 +315,18 @@ class _Network:
         elif own + 1 in self._last:
             registers[own + 1] = decoder.emit({h: decoder.code(readouts, ids, h) for h in range(readouts.shape[2])})
         return self._model.layers[number].outputs
+
+
+def _restarts(model: Model, job: _Job) -> Restarts:
+    """The states for a renormalising run, from the network itself."""
+    network = _Network(model, job.kernels, job.device)
+
+    def states_after(words: Tensor) -> list[Tensor]:
+        network.advance(words)
+        return network.states()
+
+    assert model.delta is not None
+    return Restarts(model.delta, model.start, states_after, job.device)
 
 
 class _Score:

@@ -27,7 +27,7 @@ from statetrack.errors import InvalidInput
 
 from .load import Model, random_tokens
 from .orders import order_of
-from .reference import recurrent
+from .reference import nearest, recurrent
 from .run import TokenSource, _choose, _Network
 
 if TYPE_CHECKING:
@@ -162,10 +162,12 @@ def _searched(
         away = (away - (away * true).sum(1, keepdim=True) * true / length_of**2).norm(dim=1)
         best = _beam(away.nan_to_num(torch.inf), near, max(words, _BEAM), generator)
         near, far, path = near[best], far[best], path[best]
-        decoded, right = (labels[torch.cdist(x[best], codebook).argmin(1)] for x in (read, true))
-        if bool((decoded != right).any()):
+        decoded, right = (nearest(x[best], codebook).long() for x in (read, true))
+        # No codeword is near a readout that is no number.
+        fails = (decoded < 0) | (labels[decoded] != labels[right])
+        if bool(fails.any()):
             # Words that have failed come first.
-            path = path[(decoded == right).int().argsort(stable=True)]
+            path = path[(~fails).int().argsort(stable=True)]
             break
     kept = path[: len(found)]
     found[: len(kept), : kept.shape[1]] = kept
