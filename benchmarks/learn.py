@@ -167,7 +167,8 @@ def main() -> None:
     fields = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()} | {"seconds": options.seconds}
     settings = [replace(run, **fields) for name in names for run in PRESETS[name]()]
     # Seed after seed, so that a sweep that is cut short has all settings.
-    runs = [replace(run, seed=seed) for seed in range(options.first_seed, options.first_seed + options.seeds) for run in settings]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    runs = [replace(run, seed=seed) for seed in seeds for run in settings]
     rows = every(runs, options)
     if not rows:
         sys.exit("no run ended")

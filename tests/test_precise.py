@@ -33,7 +33,7 @@ def test_build_emits_an_encoding_that_is_right_for_ever(tmp_path: Path, capsys: 
     assert "warning" not in ran
 
 
-@pytest.mark.parametrize(("m", "tables", "keys"), [(5, "bfloat16", "dyadic"), (24, "float32", None)])
+@pytest.mark.parametrize(("m", "tables", "keys"), [(5, "bfloat16", "dyadic"), (9, "float32", None)])
 def test_a_planar_group_has_dyadic_keys_or_tables_in_float32(
     m: int, tables: str, keys: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -387,7 +387,8 @@ def test_autocast_changes_no_format_inside_the_operation() -> None:
     assert state is not None
     with torch.autocast("cpu", dtype=torch.bfloat16):
         again, last = ckda(*call, beta=named["beta"], output_final_state=True)
-        _, decoded = ckda_decode(*call, None, named["beta"], torch.zeros_like(state), backend="torch")
+        q, k, v = call
+        _, decoded = ckda_decode(q, k, v, None, named["beta"], torch.zeros_like(state), backend="torch")
     assert last is not None
     assert torch.equal(again, o)
     assert torch.equal(last, state)
