@@ -27,7 +27,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-from statetrack.errors import BudgetExceeded, StatetrackError
+from statetrack.errors import BudgetExceeded, InvalidInput, StatetrackError
 from statetrack.theory.arrays import identity
 from statetrack.theory.automata import Dfa, shortest_words
 from statetrack.theory.fields import Element
@@ -75,8 +75,10 @@ def renormalised_horizon(weights: Weights, every: int) -> float:
     """`horizon_of` for runs whose state is replaced after so many tokens by the one after a shortest word.
 
     Between two replacements such a run is that of a word of `every` letters after a shortest word: infinity if these
-    are within the horizon.
+    are within the horizon. InvalidInput for `every` below 1.
     """
+    if every < 1:
+        raise InvalidInput(f"renormalise {every}: expected a number of tokens from 1 on")
     horizon, dfa = horizon_of(weights), weights.dfa
     words = shortest_words(dfa.delta.tolist(), dfa.start)
     return math.inf if every + max(map(len, words.values())) <= horizon else horizon

@@ -162,11 +162,17 @@ def _symbol_tables(tensors: Mapping[str, Array], symbols: int) -> dict[str, Floa
     rows: dict[str, Floats] = {
         name: tensors[f"layers.0.{name}"].astype(np.float64)[ids] for name in ("keys", "betas", "gates", "queries")
     }
+    # Other libraries normalise keys: what a key's length does goes into β and v.
+    directions, sizes = _directions(rows["keys"])
+    uneven = np.abs(sizes - 1) > 1e-9
+    rows["keys"] = np.where(uneven[..., None], directions, rows["keys"])
+    rows["betas"] = np.where(uneven, rows["betas"] * sizes**2, rows["betas"])
     rows["queries"] = _directions(rows["queries"])[0]
     rows["state"] = tensors["layers.0.state"].astype(np.float64)
     shape = (*rows["keys"].shape[:3], rows["state"].shape[2])
     values = tensors.get("layers.0.values")
     rows["values"] = np.zeros(shape) if values is None else values.astype(np.float64)[ids]
+    rows["values"] = rows["values"] / np.where(uneven & (sizes > 0), sizes, 1.0)[..., None]
     return rows if rows["values"].any() else _orthogonal_columns(rows)
 
 
@@ -246,9 +252,11 @@ class _Seen:
 
 
 def _rounded(rows: Floats) -> Integers:
-    largest = float(np.abs(rows).max(initial=1e-300))
-    scale = _CLOSE * 2.0 ** np.ceil(np.log2(largest)) if largest > 1 else _CLOSE
-    return np.floor(rows / scale + _SHIFT).astype(np.int64)
+    """Rows in units of about 1e-6 of a row's largest number if that is above 1, and the exponent of the unit."""
+    largest = np.maximum(np.abs(rows).max(axis=1, initial=0.0), 1.0)
+    exponents = np.ceil(np.log2(largest) - 1e-6)
+    units = np.floor(rows / (_CLOSE * 2.0**exponents)[:, None] + _SHIFT)
+    return np.column_stack([units, exponents]).astype(np.int64)
 
 
 def _distinct(points: Floats, answers: Integers, *, checked: bool = True) -> tuple[Floats, Integers]:

@@ -175,6 +175,14 @@ def transitions_of(weights: Weights) -> Transitions:
     tensors = {n.removeprefix("layers.0."): torch.from_numpy(x) for n, x in weights.tensors.items()}
     k, beta, alpha = (tensors[n].double()[route] for n in ("keys", "betas", "gates"))
     values = tensors["values"].double()[route] if "values" in tensors else None
+    # Layers normalise keys: what a key's length does goes into β and v.
+    size = k.norm(dim=-1)
+    size = torch.where(((size - 1).abs() > 1e-9) & (size > 0), size, torch.ones_like(size))
+    k, beta = k / size[..., None], beta * size**2
+    values = None if values is None else values / size[..., None]
+    if bool((beta > 2 + 1e-9).any() or (beta < 0).any() or (alpha.abs() > 1 + 1e-9).any()):
+        raise InvalidInput("near a program: it has β or gates that no layer here has; expected [0, 2] and [-1, 1]")
+    beta, alpha = beta.clamp(0, 2), alpha.clamp(-1, 1)
     return Transitions("program", "statetrack", k, beta, alpha, True, "symbols", values, tensors["state"].double())
 
 
@@ -206,26 +214,27 @@ def _reached(weights: Weights, layer: Transitions) -> tuple[Tensor, Tensor]:
     maps = [layer.maps(head) for head in range(layer.k.shape[1])]
     delta = torch.from_numpy(weights.dfa.delta.astype("int64"))
     states, labels = layer.state[None], torch.tensor([weights.dfa.start])
-    fresh, names, seen = states, labels, _codes(states)
+    fresh, names, seen = states, labels, _codes(states, labels)
     while len(fresh):
         parts: list[Tensor] = []
         for head, (product, added) in enumerate(maps):
             moved = product[None] @ fresh[:, None, head]
             parts.append(moved if added is None else moved + added[None])
         after = torch.stack(parts, 2).flatten(0, 1)
-        codes, first = np.unique(_codes(after), return_index=True)
+        named = delta[names].flatten()
+        codes, first = np.unique(_codes(after, named), return_index=True)
         new = torch.from_numpy(first[~np.isin(codes, seen)])
-        fresh, names = after[new], delta[names].flatten()[new]
+        fresh, names = after[new], named[new]
         states, labels = torch.cat([states, fresh]), torch.cat([labels, names])
-        seen = np.concatenate([seen, _codes(fresh)])
+        seen = np.concatenate([seen, _codes(fresh, names)])
         if len(states) > _MOST_STATES:
             raise InvalidInput(f"near a program: more than {_MOST_STATES} hidden states")
     return states, labels
 
 
-def _codes(states: Tensor) -> NDArray[np.int64]:
-    """A random linear code of each state [N], rounded to 1e-6."""
-    rows = states.flatten(1).mul(1e6).round().long().numpy()
+def _codes(states: Tensor, labels: Tensor) -> NDArray[np.int64]:
+    """A random linear code [N] of each state, rounded to 1e-6, and its label."""
+    rows = torch.cat([states.flatten(1).mul(1e6).round().long(), labels[:, None]], 1).numpy()
     weights = np.random.default_rng(1).integers(-(1 << 62), 1 << 62, size=rows.shape[1], dtype=np.int64)
     return rows @ weights
 

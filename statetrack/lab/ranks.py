@@ -68,5 +68,7 @@ def joined(device: str) -> Generator[Ranks]:
     distributed.init_process_group("nccl" if cuda else "gloo")
     try:
         yield Ranks(distributed.get_rank(), count, place)
+        # The first process judges the model while the others are done.
+        distributed.barrier()
     finally:
         distributed.destroy_process_group()

@@ -97,6 +97,8 @@ class Run:
     patience: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.task, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInput(f"run: task {self.task!r}, expected a name")
         task = task_named(self.task)
         faults = [
             f"{name} {getattr(self, name)!r}, expected {', '.join(allowed)}"
@@ -109,6 +111,9 @@ class Run:
             faults += self._range_faults()
         if faults:
             raise InvalidInput(f"run: {'; '.join(faults)}")
+        if self.init != "near":
+            # Sizes that no model has are told before a folder is made.
+            model_config(self, task)
 
     @property
     def name(self) -> str:
@@ -149,15 +154,22 @@ class Run:
             for name in wholes
             if not _is_whole(getattr(self, name), 1)
         ]
-        if not _is_whole(self.patience, 0) or not _is_whole(self.seed, 0):
-            faults.append(f"seed {self.seed!r} and patience {self.patience!r}, expected integers from 0 on")
+        if not _is_whole(self.patience, 0) or not _is_whole(self.seed, 0) or self.seed >= 1 << 31:
+            faults.append(f"seed {self.seed!r} and patience {self.patience!r}, expected integers from 0 on below 2^31")
+        switches = ("curriculum", "silu", "output_gate", "output_norm", "learned_start")
+        faults += [
+            f"{name} {getattr(self, name)!r}, expected true or false"
+            for name in switches
+            if not isinstance(getattr(self, name), bool)
+        ]
         bounds = {"lr": (0, 10), "min_lr": (0, 10), "warmup": (0, 1), "weight_decay": (0, 10), "mlp_ratio": (0, 1000)}
         bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100)}
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
                 faults.append(f"{name} {value!r}, expected a number from {least} to {most}")
-        if self.seconds is not None and not self.seconds > 0:
+        seconds: Any = self.seconds
+        if seconds is not None and (isinstance(seconds, bool | str) or not seconds > 0):
             faults.append(f"seconds {self.seconds!r}, expected a positive number or none")
         return faults
 
@@ -173,6 +185,8 @@ class Run:
             faults.append(f"init 'near': {self.task} has no program")
         if self.init == "near" and (self.model != "ckda" or self.layers != 1):
             faults.append(f"init 'near': {self.layers} layers of {self.model}, expected one of ckda")
+        if self.init == "near" and (self.ranges != "both" or self.factors != 1 or self.conv or self.silu):
+            faults.append("init 'near': its layer has both ranges, one factor, no convolution and no SiLU")
         return faults
 
 
@@ -252,7 +266,9 @@ def model_config(run: Run, task: Learnable) -> ModelConfig:
     )
 
 
-def _length_faults(task: Learnable, trained: tuple[int, int], judged: tuple[int, ...]) -> list[str]:
+def _length_faults(task: Learnable, trained: tuple[int, ...], judged: tuple[int, ...]) -> list[str]:
+    if not all(isinstance(row, tuple) for row in (trained, judged)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return [f"train_lengths {trained!r} and lengths {judged!r}, expected rows of integers"]
     faults: list[str] = []
     if len(trained) != 2 or not all(_is_whole(n, 1) for n in trained) or trained[0] > trained[1]:
         faults.append(f"train_lengths {list(trained)!r}, expected shortest and longest")

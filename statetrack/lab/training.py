@@ -77,6 +77,9 @@ def train(
         if found is not None:
             return found
         trainer = _Trainer(run, folder, ranks, report)
+        if ranks.first:
+            # Not before the model is made: a run that cannot be leaves no folder that looks like one.
+            write_json(folder / "run.json", run.to_json())
         checkpoint = folder / "checkpoint.safetensors"
         if resume and checkpoint.is_file():
             trainer.restore(read_snapshot(checkpoint))
@@ -113,6 +116,8 @@ def _opened(run: Run, folder: Path, resume: bool, ranks: Ranks) -> Result | None
             known = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InvalidFile(str(note), f"is no JSON ({error})", "give another folder") from None
+        if not isinstance(known, dict):
+            raise InvalidFile(str(note), "holds no run", "give another folder")
         mine = run.to_json()
         other = [f"{name} {known.get(name)!r}, now {x!r}" for name, x in mine.items() if known.get(name) != x]
         if other and resume:
@@ -125,7 +130,6 @@ def _opened(run: Run, folder: Path, resume: bool, ranks: Ranks) -> Result | None
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidFile(str(folder), f"cannot be made ({error.strerror})", "give a folder to write to") from None
-        write_json(note, run.to_json())
     return None
 
 

@@ -116,10 +116,24 @@ def swaps(tables: HeadTables, low: int = 1) -> bool:
     return bool(sure.all()) and np.array_equal(moved, rows[:, ::-1])
 
 
+def most_points(form: str) -> int:
+    """Points up to which the format holds every ramp, and float32 every sum of one times a state: 17 in e4m3."""
+    return min(int(1 / number_format(form).unit) + 1, 2049)
+
+
+def holds_ramps(t: Trial, form: str) -> None:
+    """The read-out's numbers are whole and exact for these numbers of points, and not for the next."""
+    most, kind = most_points(form), FORMATS[form]
+    worst = [max(n - 1 if n % 2 == 0 else n // 2 for n in range(1, m + 1)) for m in (most, most + 1)]
+    exact = [float(np.array(x).astype(kind)) == x for x in (*range(worst[0] + 1), worst[1])]
+    t.holds(f"ramps of up to {most} points in {form}", all(exact[:-1]))
+    t.holds(f"none of {most + 1} in {form}", most == 2049 or not exact[-1])
+
+
 @claim(
     "OURS-for-ever-offset",
-    "With H_0 = I + J and steps that are products of swaps every permutation group is tracked for ever in fp32, bf16, "
-    "fp16 and e4m3: each step rounds back to the exact state.",
+    "With H_0 = I + J and steps that are products of swaps every permutation group of up to 17 points in e4m3, 257 in "
+    "bf16, 2,049 in fp16 and fp32 is tracked for ever: each step rounds back to the exact state.",
     source="docs/precision.md (offset)",
     kinds="X CL",
     control={"low": 0},
@@ -129,10 +143,12 @@ def swaps(tables: HeadTables, low: int = 1) -> bool:
 def for_ever_offset(t: Trial, low: int = 1) -> None:
     """A swap touches two rows, with entries low and low + 1; the others have key 0, add zeros to z and lose zeros.
 
-    So for every number of points four pairs are all that can happen: checked on bit patterns. Codewords are rows of
-    I + J, at distances of at least √2. Groups as examples, by search and independent checker. The control starts at I.
+    So for every number of points four pairs are all that can happen: checked on bit patterns. Readouts are whole
+    numbers with sums below 2^24, exact while the format holds the ramp that reads them. Groups as examples, by search
+    and independent checker. The control starts at I.
     """
     for form in ("float32", *SHORT[:3]):
+        holds_ramps(t, form)
         t.holds(f"pairs swapped in {form}", swaps(swap(form, form, (ROOT, -ROOT), 2.0), low))
     for name in ("S4", "A5", "S5")[: t.amount(1, 3)]:
         made = compile_source(name, "deltaproduct", construction="permutation")
@@ -147,7 +163,7 @@ def for_ever_offset(t: Trial, low: int = 1) -> None:
 @claim(
     "OURS-offset-basin",
     "With H_0 = I + J a state in bf16, fp16, e4m3 or e5m2 corrects every relative error of keys and β up to u/20, u "
-    "the state's unit roundoff: permutation groups stay right for ever.",
+    "the state's unit roundoff: permutation groups of up to 2,049 points stay right for ever.",
     source="docs/precision.md (basin)",
     kinds="E X",
     control={"share": 6},
@@ -199,7 +215,8 @@ def for_ever_plane(t: Trial, rule: KeyRule = "dyadic") -> None:
 @claim(
     "OURS-dyadic-keys",
     "With keys of any length no operation rounds where β k kᵀ is dyadic: permutations from H_0 = I are tracked for "
-    "ever in every format, S4 by quaternions with one factor a token in fp32, bf16 and fp16.",
+    "ever (up to 9 points in e5m2, else as in OURS-for-ever-offset), S4 by quaternions with one factor a token in "
+    "fp32, bf16 and fp16.",
     source="docs/precision.md (class E)",
     kinds="CL",
     control={"rule": "unit"},
@@ -207,8 +224,9 @@ def for_ever_plane(t: Trial, rule: KeyRule = "dyadic") -> None:
     proves=True,
 )
 def dyadic(t: Trial, rule: KeyRule = "dyadic") -> None:
-    """Swaps of pairs of 0 and 1 in every format (as in OURS-for-ever-offset, for every number of points); closures."""
+    """Swaps of pairs of 0 and 1 in every format, and the ramps that read them, as in OURS-for-ever-offset; closures."""
     for form in ("float32", *SHORT):
+        holds_ramps(t, form)
         key, beta = ((1.0, -1.0), 1.0) if rule == "dyadic" else ((ROOT, -ROOT), 2.0)
         t.holds(f"pairs swapped in {form}", swaps(swap(form, form, key, beta), 0))
     made = compile_source("S4", "deltaproduct", construction="permutation")

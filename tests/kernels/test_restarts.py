@@ -27,6 +27,8 @@ def test_a_tracker_that_drifts_is_right_if_its_state_is_replaced_soon_enough() -
     assert weights.run(random=16, length=2000, seed=1, renormalise=2, **HOW).wrong == 0
     assert weights.horizon(renormalise=2) == math.inf
     assert weights.horizon(renormalise=3) == weights.horizon() == 3
+    with pytest.raises(InvalidInput, match="renormalise 0"):
+        weights.horizon(renormalise=0)
     # Too late: the state that is decoded wrong is replaced by a wrong one.
     assert weights.run(random=16, length=2000, seed=1, renormalise=400, **HOW).wrong_words == 16
 

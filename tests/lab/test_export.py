@@ -26,6 +26,7 @@ from statetrack.lab.checkpoint_folder import Checkpoint
 from statetrack.lab.ckda_checkpoint import ckda_checkpoint, model_parts
 from statetrack.lab.compiled_tables import token_tables
 from statetrack.lab.fla_checkpoint import fla_checkpoint, silu_preimage
+from statetrack.lab.near import model_of_program
 from statetrack.lab.readout_stream import Stream
 from tests.lab.fla_semantics import logits_of, silu
 
@@ -177,6 +178,22 @@ def test_our_own_modules_give_the_programs_outputs(source: str, target: str, let
     assert said == compiled.program.run([compiled.program.alphabet[t] for t in tokens])
     lead = logits[0].topk(2, -1).values
     assert float((lead[:, 0] - lead[:, 1]).min()) > 19.99
+
+
+@pytest.mark.parametrize(("source", "target"), [("Z5", "ckda"), ("S3", "deltaproduct"), ("(ab)*", "deltaproduct")])
+def test_keys_of_any_length_are_exported_too(source: str, target: str) -> None:
+    """Dyadic keys have lengths; layers normalise keys, so the lengths must go into β and v."""
+    found = st.build(source, target).weights("float64", keys="dyadic")
+    tokens, states = word(found, 300)
+    tables = token_tables(found)
+    stream = Stream(tables, len(tables.alphabet), len(found.dfa.delta), 1.0)
+    config, parameters = model_parts(tables, stream)
+    exported = LanguageModel(config).double()
+    exported.load_state_dict({name: torch.as_tensor(t) for name, t in parameters.items()}, strict=True)
+    for model, first in ((exported, stream.tokens), (model_of_program(found).double(), 0)):
+        with torch.no_grad():
+            answers = model(torch.tensor([tokens]))[0][0].argmax(-1) - first
+        assert answers.tolist() == states[1:]
 
 
 def test_start_tokens_write_the_state_that_the_tables_state() -> None:

@@ -133,6 +133,9 @@ def test_the_command_trains_all_ranges_and_seeds_and_resumes(
         ["s3", "--set", "heads=3"],
         ["s3", "--device", "tpu"],
         ["s3", "--init", "near", "--set", "width=4"],
+        ["s3", "--init", "near", "--ranges", "none"],
+        *(["s3", "--set", text] for text in ("seconds=abc", "train_lengths=5", "lengths=null", "task=5", "silu=3")),
+        *(["s3", "--set", text] for text in ("seed=9999999999999", "head_dim=abc", "mlp_ratio=100")),
     ],
 )
 def test_a_bad_command_is_one_line_and_2(
@@ -142,6 +145,7 @@ def test_a_bad_command_is_one_line_and_2(
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
     assert captured.err.startswith("statetrack: ")
+    assert not list(tmp_path.rglob("run.json")), "a folder that a bad run blocks"
 
 
 def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
