@@ -347,6 +347,8 @@ def run(
         started = time.perf_counter()
         facts: dict[str, Any] = {} if symbols is not None else {"words": random, "length": length, "seed": seed}
         how: dict[str, Any] = {"device": place, "executor": executor}
+        if weights.is_weighted and renormalise is not None:
+            raise InvalidInput("--renormalise: a weighted automaton has no states to go back to")
         if weights.is_weighted:
             facts |= value_facts(weights, symbols, random, length, seed, how)
             wrong = 0

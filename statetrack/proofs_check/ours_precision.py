@@ -28,6 +28,7 @@ from statetrack.constructions.float_closure import FloatClosure, Open, close_flo
 from statetrack.constructions.float_network import Fails, FloatNetwork, failing_word, shortest_failing_word
 from statetrack.constructions.float_steps import HeadTables
 from statetrack.constructions.horizons import horizon_of, renormalised_horizon
+from statetrack.constructions.source import Options
 from statetrack.constructions.weights import FORMATS, Weights
 from statetrack.theory.automata import shortest_words
 from statetrack.theory.number_formats import number_format
@@ -296,12 +297,17 @@ def no_correction(t: Trial, sources: tuple[tuple[str, str], ...] = GROUPS) -> No
     proves=True,
 )
 def renormalised(t: Trial, late: int = 0) -> None:
-    """Between replacements it is the run of a word of n letters after a shortest one. Z_60 in bf16, random words."""
-    made = compile_source("Z60", "ckda", construction="planar")
-    weights = lowered(made.program, made.certificate, made.automaton, "bfloat16", "bfloat16")
-    every = late + int(horizon_of(weights)) - 1
-    t.equal("horizon with replacements", renormalised_horizon(weights, every - late), float("inf"))
-    t.equal("wrong answers", wrong_answers(t, weights, every, t.amount(250, 2500)), 0)
+    """Between replacements it is the run of a word of n letters after a shortest one. Z_60 and D_5 in bf16, random
+    words; shortest words have one letter, and three. One token more is not proved.
+    """
+    for name, letters in (("Z60", "all"), ("D5", "generators")):
+        made = compile_source(name, "ckda", construction="planar", options=Options(letters=letters))
+        weights = lowered(made.program, made.certificate, made.automaton, "bfloat16", "bfloat16")
+        words = shortest_words(weights.dfa.delta.tolist(), weights.dfa.start).values()
+        most = int(horizon_of(weights)) - max(map(len, words))
+        t.equal(f"{name}: horizon with replacements", renormalised_horizon(weights, most + late), float("inf"))
+        t.holds(f"{name}: not with one token more", renormalised_horizon(weights, most + 1) < float("inf"))
+        t.equal(f"{name}: wrong answers", wrong_answers(t, weights, most + late, t.amount(250, 2500)), 0)
 
 
 def wrong_answers(t: Trial, weights: Weights, every: int, length: int) -> int:
