@@ -74,4 +74,10 @@ def test_images_and_notebooks_that_the_documents_name_are_there() -> None:
             assert (words.parent / name).is_file(), (words.name, name)
     readme = WORDS[0].read_text(encoding="utf-8")
     assert all(f"docs/notebooks/{path.name}" in readme for path in NOTEBOOKS)
-    assert [path.stem for path in IMAGES] == ["learn-sounds", "learn-spectra", "report-claim", "report-table"]
+    assert [path.stem for path in IMAGES] == [
+        "learn-sounds",
+        "learn-spectra",
+        "report-claim",
+        "report-table",
+        "survival",
+    ]
