@@ -15,7 +15,7 @@ from typing import Any
 
 import report
 import torch
-from together import arguments, device_name, trained
+from together import arguments, device_name, fields_of, trained
 
 from statetrack.figures.gallery import draw
 from statetrack.lab.audio import Groove, snr
@@ -53,9 +53,10 @@ def limits(count: int = 2048) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    options = arguments((__doc__ or "").split("\n")[0], 150.0).parse_args()
-    fields = {name: json.loads(text) for name, _, text in (pair.partition("=") for pair in options.fields)}
-    found = trained(runs({"seconds": options.seconds} | fields, options.only), options)
+    parser = arguments((__doc__ or "").split("\n")[0], 150.0)
+    parser.add_argument("--only", nargs="+", help="names of the models")
+    options = parser.parse_args()
+    found = trained(runs(fields_of(options), options.only), options)
     rows: list[dict[str, Any]] = []
     folder = report.RESULTS / f"audio-{options.device}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,13 +10,12 @@ All models train side by side. Rows in results/language-DEVICE.json (bits per by
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import report
 import torch
-from together import arguments, device_name, trained
+from together import arguments, device_name, fields_of, trained
 
 from statetrack.figures.gallery import draw
 from statetrack.kernels.language_model import LanguageModel
@@ -79,10 +78,10 @@ def row(run: Run, result: Result) -> dict[str, Any]:
 
 def main() -> None:
     parser = arguments((__doc__ or "").split("\n")[0], 180.0)
+    parser.add_argument("--only", nargs="+", help="names of the models")
     parser.add_argument("--text", default="kjv", help="kjv, python or a folder")
     options = parser.parse_args()
-    fields = {name: json.loads(text) for name, _, text in (pair.partition("=") for pair in options.fields)}
-    found = trained(runs(options.text, {"seconds": options.seconds} | fields, options.only), options)
+    found = trained(runs(options.text, fields_of(options), options.only), options)
     rows = [row(run, result) for run, _, result in found]
     report.save("language", options.device, rows, device_name(options.place))
     folder = report.RESULTS / f"language-{options.device}"

@@ -12,25 +12,18 @@ tasks that are not run this time are kept. The last table is the best seed of ea
 
 from __future__ import annotations
 
-import argparse
 import json
-import multiprocessing
 import os
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import report
-import torch
 from rich.console import Console
 from rich.table import Table
+from together import arguments, device_name, fields_of, trained
 
-from statetrack.errors import StatetrackError
 from statetrack.lab.runs import RANGES, Run
-from statetrack.lab.training import train
 
 # One layer, no convolution, no SiLU, readouts without norm and gate (docs/lab.md says what these and the start change).
 PLAIN: dict[str, Any] = {"output_gate": False, "output_norm": False, "steps": 100_000, "evaluate_every": 500}
@@ -91,38 +84,6 @@ def a5() -> list[Run]:
 PRESETS = {"parity": parity, "s3": s3, "s4": s4, "s5-swaps": s5_swaps, "a5": a5}
 
 
-def one(run: Run, folder: Path, device: str, resume: bool) -> tuple[Run, str, list[dict[str, Any]]]:
-    """Train one run in a process of the pool."""
-    torch.set_num_threads(1)
-    try:
-        found = train(run, folder / run.name, device=device, resume=resume)
-    except StatetrackError as error:
-        return run, str(error), []
-    return run, found.status, list(found.rows)
-
-
-def every(runs: list[Run], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All runs, `--jobs` at a time; one line a run as it ends."""
-    rows: list[dict[str, Any]] = []
-    context = multiprocessing.get_context("spawn")
-    started = time.perf_counter()
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        places = [
-            f"cuda:{i % torch.cuda.device_count()}" if options.place == "cuda" else "cpu" for i in range(len(runs))
-        ]
-        jobs = [
-            pool.submit(one, run, options.output, place, options.resume)
-            for run, place in zip(runs, places, strict=True)
-        ]
-        for job in as_completed(jobs):
-            run, status, found = job.result()
-            rows += found
-            said = ", ".join(f"{row['length']}: {row['scaled_accuracy']:.3f}" for row in found)
-            steps = found[0]["steps"] if found else 0
-            print(f"{time.perf_counter() - started:6.0f} s  {run.name}: {status}, {steps} steps; {said}", flush=True)
-    return sorted(rows, key=lambda row: tuple(json.dumps(row[name]) for name in KEYS) + (row["length"],))
-
-
 KEYS = ("task", "model", "alpha_range", "beta_range", "init", "seed")
 
 
@@ -149,33 +110,25 @@ def kept(name: str, device: str, fresh: list[dict[str, Any]]) -> list[dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = arguments((__doc__ or "").split("\n")[0], 150.0)
     parser.add_argument("--preset", nargs="+", choices=[*PRESETS, "all"], default=["all"])
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds of each setting")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=150.0, help="training time of a run")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2), help="runs at once")
-    parser.add_argument("--device", default="cpu-2core", help="name of the device in the results")
-    parser.add_argument("--place", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
-    parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--set", nargs="*", default=[], help="NAME=JSON of any field, in every run", dest="fields")
     parser.add_argument("--no-save", action="store_true", help="do not write results/")
     options = parser.parse_args()
+    options.jobs = options.jobs or max(1, (os.cpu_count() or 2) - 2)
     names = list(PRESETS) if "all" in options.preset else options.preset
-    fields = {name: json.loads(text) for name, _, text in (pair.partition("=") for pair in options.fields)}
-    fields = {name: tuple(x) if isinstance(x, list) else x for name, x in fields.items()} | {"seconds": options.seconds}
-    settings = [replace(run, **fields) for name in names for run in PRESETS[name]()]
+    settings = [Run.from_json(run.to_json() | fields_of(options)) for name in names for run in PRESETS[name]()]
     # Seed after seed, so that a sweep that is cut short has all settings.
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     runs = [replace(run, seed=seed) for seed in seeds for run in settings]
-    rows = every(runs, options)
+    rows = [row for _, _, result in trained(runs, options) for row in result.rows]
     if not rows:
         sys.exit("no run ended")
+    rows.sort(key=lambda row: (tuple(json.dumps(row[name]) for name in KEYS), row["length"]))
     best(rows)
     if not options.no_save:
-        name = torch.cuda.get_device_name(0) if options.place == "cuda" else f"CPU, {os.cpu_count()} cores"
-        report.save("learn", options.device, kept("learn", options.device, rows), name)
+        report.save("learn", options.device, kept("learn", options.device, rows), device_name(options.place))
 
 
 if __name__ == "__main__":

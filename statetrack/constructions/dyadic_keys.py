@@ -5,7 +5,7 @@ A unit key is rounded entry by entry, and β = 2 leaves nothing to correct it wi
 format of p bits there are 2^(p-1) lengths to choose from: in the plane the error of the letters of Z_7 falls from
 2^-7.3 to 2^-11 in bfloat16, and where β k kᵀ is dyadic, as for k = (1, -1), it is 0.
 
-Main definitions: `dyadic_key`, `KEY_RULES`, `KeyRule`.
+Main definitions: `dyadic_key`, `with_unit_keys`, `KEY_RULES`, `KeyRule`.
 
 References: docs/precision.md.
 """
@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 KeyRule = Literal["unit", "dyadic"]
 KEY_RULES: tuple[KeyRule, ...] = ("unit", "dyadic")
 _MOST_LENGTHS = 1 << 10
+_UNIT = 1e-9
 
 
 @lru_cache(maxsize=1 << 14)
@@ -52,6 +53,17 @@ def dyadic_key(w: Vector, c: Element, kind: Any, precision: int) -> tuple[Floats
     ties = np.flatnonzero(error == error.min()).tolist()
     best = min(ties, key=lambda n: _squared(tried[n], float(betas[n]), goal)) if len(ties) > 1 else ties[0]
     return tried[best], float(betas[best])
+
+
+def with_unit_keys(keys: Floats, betas: Floats) -> tuple[Floats, Floats, Floats]:
+    """Keys [..., K] of length 1 and β [...] of the same steps, for layers that normalise keys; and the lengths [...].
+
+    β becomes β |k|², and what a factor writes, β k vᵀ, asks for v / |k|. Zero keys, and keys of length 1 up to
+    rounding, stay as they are and count as of length 1.
+    """
+    sizes = np.linalg.norm(keys, axis=-1)
+    sizes = np.where((np.abs(sizes - 1) > _UNIT) & (sizes > 0), sizes, 1.0)
+    return keys / sizes[..., None], betas * sizes**2, sizes
 
 
 def _squared(key: Floats, beta: float, goal: list[list[float]]) -> Fraction:

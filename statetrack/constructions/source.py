@@ -19,7 +19,7 @@ from typing import cast
 
 from statetrack.errors import InvalidFile, InvalidInput, RegexSyntaxError, UnknownGroup
 from statetrack.theory.automata import Dfa, minimise
-from statetrack.theory.finite_group import small_group
+from statetrack.theory.finite_group import library_numbers, small_group
 from statetrack.theory.formats import read_automaton, read_weighted
 from statetrack.theory.groups import (
     Group,
@@ -175,11 +175,11 @@ def _resolved(kind: str, text: str, options: Options) -> Source | WeightedSource
             symbols=options.symbols,
         )
         return from_automaton(Path(text).name, dfa)
-    numbers = re.fullmatch(r"SmallGroup\(\s*(\d+)\s*,\s*(\d+)\s*\)", text.strip())
+    numbers = library_numbers(text)
     if kind == "perm":
         group = permutation_group(f"<{text.strip()}>", parse_generators(text), max_order=options.max_order)
-    elif numbers:
-        group = small_group(int(numbers[1]), int(numbers[2]), max_order=options.max_order)
+    elif numbers is not None:
+        group = small_group(*numbers, max_order=options.max_order)
     else:
         group = named_group(text, max_order=options.max_order)
     return from_group(group, options.letters)
@@ -193,7 +193,7 @@ def _kind(text: str) -> str:
         return "file"
     if re.fullmatch(r"(\(\s*(\d+([\s,]+\d+)*)?\s*\)\s*;?\s*)+", text) and re.search(r"\d[\s,]+\d|;", text):
         return "perm"
-    if re.fullmatch(r"[A-Z][a-z]*\d+(\s*[x×]\s*[A-Z][a-z]*\d+)*|SmallGroup\(\s*\d+\s*,\s*\d+\s*\)", text):
+    if library_numbers(text) is not None or re.fullmatch(r"[A-Z][a-z]*\d+(\s*[x×]\s*[A-Z][a-z]*\d+)*", text):
         return "group"
     name = canonical_name(text)
     if name is not None:

@@ -73,7 +73,7 @@ def ckda_chunk(
         S = torch.zeros(len(plan.order), HV, K, V, dtype=dtype, device=q.device)
     else:
         S = initial_state.to(dtype)[plan.order]
-    alpha = row_gates(gate, factors, time * factors).to(q.device)
+    alpha = row_gates(gate, factors, time * factors, q.device)
     laid = (
         _laid_out(q, plan, 1, 1),
         _laid_out(k, plan, factors, padded),

@@ -56,7 +56,7 @@ def ckda_naive(
     keys, betas, values = folded_keys(k.to(dtype), beta.to(dtype), v.to(dtype), normalize_keys, head=2)
     queries, factor = folded_queries(q.to(dtype), scale, normalize_queries)
     keys, queries = keys.repeat_interleave(group, 2), (queries * factor).repeat_interleave(group, 2)
-    alphas = row_gates(gate, factors, time * factors).to(q.device, dtype)
+    alphas = row_gates(gate, factors, time * factors, q.device).to(dtype)
     spans = [(b, 0, time) for b in range(batch)]
     if cu_seqlens is not None:
         bounds = [int(end) for end in cu_seqlens.cpu()]
@@ -115,12 +115,12 @@ def folded_queries(q: Tensor, scale: float, normalize: bool) -> tuple[Tensor, Te
     return q, torch.where(present, scale * square.rsqrt(), 0.0)[..., None]
 
 
-def row_gates(gate: Gate, factors: int, rows: int) -> Tensor:
+def row_gates(gate: Gate, factors: int, rows: int, device: torch.device) -> Tensor:
     """α of every row: gates of tokens stand before their first factor, all other rows have α = 1.
 
-    Shape [B, T·n, HV, K or 1]; [1, T·n, 1, 1] without a gate.
+    Shape [B, T·n, HV, K or 1]; [1, T·n, 1, 1] without a gate. A gate without values has no device of its own.
     """
-    alpha = gate.alpha()
+    alpha = gate.alpha().to(device)
     if gate.values is None:
         return alpha.expand(1, rows, 1, 1)
     if alpha.shape[1] == rows:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from statetrack.constructions.dyadic_keys import with_unit_keys
 from statetrack.constructions.weights import Array, Weights
 from statetrack.errors import BudgetExceeded, InvalidInput
 
@@ -162,17 +163,12 @@ def _symbol_tables(tensors: Mapping[str, Array], symbols: int) -> dict[str, Floa
     rows: dict[str, Floats] = {
         name: tensors[f"layers.0.{name}"].astype(np.float64)[ids] for name in ("keys", "betas", "gates", "queries")
     }
-    # Other libraries normalise keys: what a key's length does goes into β and v.
-    directions, sizes = _directions(rows["keys"])
-    uneven = np.abs(sizes - 1) > 1e-9
-    rows["keys"] = np.where(uneven[..., None], directions, rows["keys"])
-    rows["betas"] = np.where(uneven, rows["betas"] * sizes**2, rows["betas"])
     rows["queries"] = _directions(rows["queries"])[0]
     rows["state"] = tensors["layers.0.state"].astype(np.float64)
     shape = (*rows["keys"].shape[:3], rows["state"].shape[2])
     values = tensors.get("layers.0.values")
-    rows["values"] = np.zeros(shape) if values is None else values.astype(np.float64)[ids]
-    rows["values"] = rows["values"] / np.where(uneven & (sizes > 0), sizes, 1.0)[..., None]
+    rows["keys"], rows["betas"], sizes = with_unit_keys(rows["keys"], rows["betas"])
+    rows["values"] = np.zeros(shape) if values is None else values.astype(np.float64)[ids] / sizes[..., None]
     return rows if rows["values"].any() else _orthogonal_columns(rows)
 
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from statetrack.constructions.compiler import compile_source
+from statetrack.constructions.dyadic_keys import with_unit_keys
 from statetrack.constructions.weights import Weights, lower
 from statetrack.errors import InvalidInput
 from statetrack.kernels.checkpoints import Transitions
@@ -169,21 +170,17 @@ def transitions_of(weights: Weights) -> Transitions:
         raise InvalidInput(
             f"near a program: it has {', '.join(faults)}; expected one layer of factors with gates and v"
         )
-    route = torch.from_numpy(weights.tensors["layers.0.route"]).long()
-    if tuple(weights.tensors["layers.0.reads"]) != (0,) or bool((route < 0).any()):
+    route = weights.tensors["layers.0.route"].astype(np.int64)
+    if tuple(weights.tensors["layers.0.reads"]) != (0,) or (route < 0).any():
         raise InvalidInput("near a program: its layer reads more than the token; expected one that reads the token")
-    tensors = {n.removeprefix("layers.0."): torch.from_numpy(x) for n, x in weights.tensors.items()}
-    k, beta, alpha = (tensors[n].double()[route] for n in ("keys", "betas", "gates"))
-    values = tensors["values"].double()[route] if "values" in tensors else None
-    # Layers normalise keys: what a key's length does goes into β and v.
-    size = k.norm(dim=-1)
-    size = torch.where(((size - 1).abs() > 1e-9) & (size > 0), size, torch.ones_like(size))
-    k, beta = k / size[..., None], beta * size**2
-    values = None if values is None else values / size[..., None]
+    rows = {n.removeprefix("layers.0."): x.astype(np.float64) for n, x in weights.tensors.items()}
+    keys, betas, sizes = with_unit_keys(rows["keys"][route], rows["betas"][route])
+    k, beta, alpha, state = map(torch.from_numpy, (keys, betas, rows["gates"][route], rows["state"]))
+    values = torch.from_numpy(rows["values"][route] / sizes[..., None]) if "values" in rows else None
     if bool((beta > 2 + 1e-9).any() or (beta < 0).any() or (alpha.abs() > 1 + 1e-9).any()):
         raise InvalidInput("near a program: it has β or gates that no layer here has; expected [0, 2] and [-1, 1]")
     beta, alpha = beta.clamp(0, 2), alpha.clamp(-1, 1)
-    return Transitions("program", "statetrack", k, beta, alpha, True, "symbols", values, tensors["state"].double())
+    return Transitions("program", "statetrack", k, beta, alpha, True, "symbols", values, state)
 
 
 def _decoder(weights: Weights, layer: Transitions) -> Decoder:

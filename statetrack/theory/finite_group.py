@@ -52,9 +52,9 @@ def read_group(text: str, *, max_order: int = MOST_IN_TABLE) -> NamedTable:
     Raises UnknownGroup, InvalidPermutation, InvalidFile, InvalidInput, or BudgetExceeded past `max_order` elements.
     """
     text = text.strip()
-    match = re.fullmatch(r"SmallGroup\(\s*(\d+)\s*,\s*(\d+)\s*\)", text)
-    if match:
-        return _listed(small_group(int(match[1]), int(match[2]), max_order=max_order))
+    numbers = library_numbers(text)
+    if numbers is not None:
+        return _listed(small_group(*numbers, max_order=max_order))
     if text.startswith("("):
         return _listed(permutation_group(f"<{text}>", parse_generators(text), max_order=max_order))
     if text.endswith(".json") or Path(text).is_file():
@@ -125,6 +125,12 @@ def _library() -> dict[tuple[int, int], dict[str, Any]]:
 def library() -> tuple[tuple[int, int, str], ...]:
     """Order, number and structure of all groups of order up to 60."""
     return tuple((*key, row["name"]) for key, row in _library().items())
+
+
+def library_numbers(text: str) -> tuple[int, int] | None:
+    """Order and number of a text "SmallGroup(n, i)"; None for another text."""
+    match = re.fullmatch(r"SmallGroup\(\s*(\d+)\s*,\s*(\d+)\s*\)", text.strip())
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def small_group(n: int, i: int, *, max_order: int = MOST_IN_TABLE) -> Group:
