@@ -23,9 +23,12 @@ import triton
 import triton.language as tl
 
 from .chunk_tiles import (
+    anchored_at,
+    chunk_alphas,
     chunk_gates,
     factor_rows,
     gate_slope,
+    last_in_tile,
     last_of,
     load_columns,
     load_raw,
@@ -35,6 +38,7 @@ from .chunk_tiles import (
     pick_row,
     place,
     raw_gates,
+    reciprocal,
     store_columns,
     store_tile,
 )
@@ -62,14 +66,12 @@ def pair_gradients(dM, dQ, tile, k, g, q, gq, rows, C: tl.constexpr, CQ: tl.cons
 
 @triton.jit
 def anchored_gradients(
-    dM, dQ, tile, k, g, q, gq, middle, C: tl.constexpr, CQ: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr
-):
-    """The same as `pair_gradients`, with the exponents of left and right factors anchored at `middle`."""
-    fall_k = negate_where(tl.exp2(middle[None, :] - tl.abs(g)), g)
-    rise_k = negate_where(tl.exp2(tl.abs(g) - middle[None, :]), g)
-    fall_q = negate_where(tl.exp2(middle[None, :] - tl.abs(gq)), gq)
-    up = (k * rise_k).to(DT)
-    down = (k * fall_k).to(DT)
+    dM, dQ, tile, k, fall, rise, q, fall_q, C: tl.constexpr, CQ: tl.constexpr, DT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same as `pair_gradients`, from D_r/D_m, its inverse, and D_r/D_m at queries."""
+    up = (k * rise).to(DT)
+    down = (k * fall).to(DT)
     asked = (q * fall_q).to(DT)
     matrix_q = load_tile(dQ, tile, CQ, C, C)
     matrix_k = load_tile(dM, tile, C, C, C)
@@ -78,7 +80,7 @@ def anchored_gradients(
     right = tl.dot(tl.trans(matrix_k), down, right, input_precision=PRECISION)
     left = tl.dot(matrix_k, up, input_precision=PRECISION)
     dG = left * down.to(tl.float32) - right * up.to(tl.float32)
-    return dq * fall_q, left * fall_k + right * rise_k, dq * asked.to(tl.float32), dG
+    return dq * fall_q, left * fall + right * rise, dq * asked.to(tl.float32), dG
 
 
 @triton.jit
@@ -168,8 +170,8 @@ def end_gradient(
 
 @triton.jit
 def gradient_kernel(
-    q, k, gate, a_log, dt_bias, norms, betas, q_scales, flags, h, r, do, dh, dy, dM, dQ, along_k, along_q, dq, dk,
-    dgate, table, ends, lower, T, CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr,
+    q, k, gate, a_log, dt_bias, norms, betas, q_scales, halves, flags, h, r, do, dh, dy, dM, dQ, along_k, along_q,
+    dq, dk, dgate, table, ends, lower, T, CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr,
     N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
     NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
@@ -183,6 +185,7 @@ def gradient_kernel(
         return
     CQ: tl.constexpr = C // P
     DT: tl.constexpr = h.dtype.element_ty
+    QUICK: tl.constexpr = PRECISION == "tf32"
     first, start, length = place(table, ends, chunk, T, CHUNKS, CQ, VARLEN)
     at, tokens, real, factor = factor_rows(start, length, N, C, P)
     q_at = tl.arange(0, CQ)
@@ -203,21 +206,40 @@ def gradient_kernel(
     norm = tl.load(norms + tile * C + rows)
     bn = tl.load(betas + tile * C + rows) * norm
     q_scale = tl.load(q_scales + tile * CQ + q_at)
-    g = tl.zeros((C, BK), tl.float32)
-    if KIND > 0:
+    kr = load_columns(k, at, real, key_head, H, K, cols)
+    qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
+    # D_r at keys, at queries, D_C/D_r and D_C
+    if SAFE:
         g, _ = chunk_gates(
             gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
         )
-    gq = last_of(g, C, P)
-    end = pick_packed(g, rows, C - 1)
-    kr = load_columns(k, at, real, key_head, H, K, cols)
-    qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
-    if SAFE:
+        gq = last_of(g, C, P)
+        last = pick_packed(g, rows, C - 1)
         dqr, dkr, dGq, dG = pair_gradients(dM, dQ, tile, kr, g, qr, gq, rows, C, CQ)
+        since = negate_where(tl.exp2(-tl.abs(g)), g)
+        since_q = negate_where(tl.exp2(-tl.abs(gq)), gq)
+        until = negate_where(negate_where(tl.exp2(tl.abs(g) - tl.abs(last)[None, :]), g), last[None, :])
+        end = negate_where(tl.exp2(-tl.abs(last)), last)
     else:
-        dqr, dkr, dGq, dG = anchored_gradients(dM, dQ, tile, kr, g, qr, gq, tl.abs(end) * 0.5, C, CQ, DT, PRECISION)
+        seat = halves + tile * 2 * K + cols
+        start_to_middle = tl.load(seat, mask=cols < K, other=1.0)
+        middle_to_end = tl.load(seat + K, mask=cols < K, other=1.0)
+        alpha = chunk_alphas(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, C,
+            WIDTH, KIND, EACH, BIAS, QUICK,
+        )  # fmt: skip
+        since = anchored_at(alpha, start_to_middle, C, QUICK)
+        since_q = last_in_tile(since, C, P, 1)
+        until = reciprocal(since, QUICK)
+        dqr, dkr, dGq, dG = anchored_gradients(
+            dM, dQ, tile, kr, since, until, qr, since_q, C, CQ, DT, PRECISION
+        )  # fmt: skip
+        since *= start_to_middle[None, :]
+        since_q *= start_to_middle[None, :]
+        until *= middle_to_end[None, :]
+        end = start_to_middle * middle_to_end
     found = state_products(0, do, h, tile, q_at, q_real, head, HV, cols, K, V, CQ, BK, BV, DT, PRECISION)
-    found *= negate_where(tl.exp2(-tl.abs(gq)), gq) * q_scale[:, None]
+    found *= since_q * q_scale[:, None]
     dGq += qr * found
     dqr += found
     if NORM_Q:
@@ -227,27 +249,27 @@ def gradient_kernel(
         dGq = tl.reshape(tl.where(tl.arange(0, P)[None, :, None] == P - 1, dGq[:, None, :], 0.0), (C, BK))
     dG += dGq
     found = state_products(0, dy, h, tile, at, real, head, HV, cols, K, V, C, BK, BV, DT, PRECISION)
-    found *= negate_where(tl.exp2(-tl.abs(g)), g) * norm[:, None]
+    found *= since * norm[:, None]
     dG -= kr * found
     dkr -= found
     found = state_products(1, r, dh, tile, at, real, head, HV, cols, K, V, C, BK, BV, DT, PRECISION)
-    found *= negate_where(negate_where(tl.exp2(tl.abs(g) - tl.abs(end)[None, :]), g), end[None, :]) * bn[:, None]
+    found *= until * bn[:, None]
     dkr += found
     found *= kr
     if NORM_K:
         dkr -= kr * tl.load(along_k + tile * C + rows)[:, None]
     store_columns(dk, dkr, at, real, head, HV, K, cols)
     if KIND > 0:
-        dend = end_gradient(h, dh, tile, cols, K, V, BK, BV, PRECISION) * negate_where(tl.exp2(-tl.abs(end)), end)
+        dend = end_gradient(h, dh, tile, cols, K, V, BK, BV, PRECISION) * end
         dG += tl.where(rows[:, None] == C - 1, (tl.sum(found, 0) + dend)[None, :], 0.0) - found
         x, gated, rate = raw_gates(
             gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, cols, WIDTH, KIND, EACH, BIAS
         )
         if WIDTH:
-            dx = tl.cumsum(dG, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
+            dx = tl.cumsum(dG, 0, reverse=True) * gate_slope(x, rate, lower, KIND, QUICK)
             store_columns(dgate, dx, at if EACH else tokens, gated, head, HV, K, cols)
         else:
             dx = tl.sum(tl.where((cols < K)[None, :], dG, 0.0), 1)
-            dx = tl.cumsum(dx, 0, reverse=True) * gate_slope(x, rate, lower, KIND)
+            dx = tl.cumsum(dx, 0, reverse=True) * gate_slope(x, rate, lower, KIND, QUICK)
             seat = dgate + ((at if EACH else tokens) * HV + head) * ((K + BK - 1) // BK) + part
             tl.store(seat, dx, mask=gated)

@@ -5,9 +5,10 @@ T = (I + M Diag(beta))^-1, the residuals of a chunk are r = T (v - Diag(1/|k|) (
 outputs are (scale/|q|) ((D q) S + Q w) with Q_ij = <q_i, D_i/D_j k_j>, and S <- D_C S + (D_C/D k)ᵀ w. Keys and queries
 stay raw in every product: no normalised key is ever rounded.
 
-D_i/D_j is a product of two factors anchored at half the depth of the chunk where every exponent fits (`SPAN`), so
-that M is one matrix product. A chunk where it does not (a reset, very strong decay) is flagged, and done again by the
-same kernel with SAFE, which takes the exponents of every pair of rows, all of them at most 0.
+D_i/D_j is a product of two factors anchored at the middle of the chunk, D_i/D_m and D_m/D_j, so that M is one matrix
+product, and both are products of gates: no logarithm is taken. A chunk whose first or second half falls too far for
+that (a reset, very strong decay: below `LEAST`) is flagged, and done again by the same kernel with SAFE, which takes
+the exponents of every pair of rows, all of them at most 0.
 
 Main definitions: `prepare_kernel`, `solve_kernel`, `pair_products`.
 
@@ -23,12 +24,17 @@ import triton
 import triton.language as tl
 
 from .chunk_tiles import (
-    SPAN,
+    LEAST,
     TINY,
+    anchored,
+    chunk_alphas,
     chunk_gates,
     factor_rows,
+    in_order,
+    interleaved,
     inverse,
     inverse_norms,
+    last_in_tile,
     last_of,
     load_columns,
     load_tile,
@@ -36,6 +42,7 @@ from .chunk_tiles import (
     pick_packed,
     pick_row,
     place,
+    reciprocal,
     store_tile,
 )
 
@@ -56,11 +63,11 @@ def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.c
 
 @triton.jit
 def prepare_kernel(
-    q, k, beta, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, norms, q_scales, flags, table, ends,
+    q, k, beta, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, halves, norms, q_scales, flags, table, ends,
     scale, lower, T, CHUNKS, H, HV, K: tl.constexpr,
     N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr,
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
-    NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+    NORM_Q: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr, RUN: tl.constexpr,
 ):  # fmt: skip
     """D k, D_C/D k, D q and Q, all of raw keys and queries, M of unit keys, D_C, and the rows' 1/|k| and scale/|q|."""
     head = tl.program_id(0)
@@ -71,70 +78,82 @@ def prepare_kernel(
             return
     CQ: tl.constexpr = C // P
     first, start, length = place(table, ends, chunk, T, CHUNKS, CQ, VARLEN)
-    at, tokens, real, factor = factor_rows(start, length, N, C, P)
+    R: tl.constexpr = 1 if SAFE else RUN
+    rows = interleaved(C, R)
+    q_tokens = interleaved(CQ, R // P if R > P else 1)
+    at, tokens, real, factor = factor_rows(start, length, N, C, P, rows)
+    q_real = start + q_tokens < length
+    q_rows = q_tokens * P + P - 1
+    QUICK: tl.constexpr = PRECISION == "tf32"
     seen = first + start
     k += seen * N * H * K
     q += seen * H * K
     if KIND > 0:
         gate += seen * (N if EACH else 1) * HV * (K if WIDTH else 1)
     key_head = head // (HV // H)
-    rows = tl.arange(0, C)
-    q_at = tl.arange(0, CQ)
-    q_real = start + q_at < length
-    q_rows = q_at * P + P - 1
     DT: tl.constexpr = kd.dtype.element_ty
     M = tl.zeros((C, C), tl.float32)
     Q = tl.zeros((CQ, C), tl.float32)
     k_square = tl.zeros((C,), tl.float32)
     q_square = tl.zeros((CQ,), tl.float32)
-    far = 0.0
+    least = 1.0
     for n in tl.static_range((K + BK - 1) // BK):
         cols = n * BK + tl.arange(0, BK)
         kr = load_columns(k, at, real, key_head, H, K, cols)
-        qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
+        qr = load_columns(q, q_tokens, q_real, key_head, H, K, cols)
         k_square += tl.sum(kr * kr, 1)
         q_square += tl.sum(qr * qr, 1)
-        if KIND > 0:
-            g, deepest = chunk_gates(
+        if SAFE:
+            g, _ = chunk_gates(
                 gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
             )  # fmt: skip
-            far = tl.maximum(far, deepest)
-        else:
-            g = tl.zeros((C, BK), tl.float32)
-        gq = last_of(g, C, P)
-        end = pick_packed(g, rows, C - 1)
-        tl.store(decay + tile * K + cols, negate_where(tl.exp2(-tl.abs(end)), end), mask=cols < K)
-        if SAFE:
+            gq = last_of(g, C, P)
+            packed = pick_packed(g, rows, C - 1)
+            end = negate_where(tl.exp2(-tl.abs(packed)), packed)
             M += pair_products(kr, g, rows, kr, g, rows, C)
             Q += pair_products(qr, gq, q_rows, kr, g, rows, C)
             ks = negate_where(kr, g)
             ahead = ks * tl.exp2(-tl.abs(g))
-            behind = ks * tl.exp2(tl.abs(g) - tl.abs(end)[None, :])
+            behind = negate_where(ks * tl.exp2(tl.abs(g) - tl.abs(packed)[None, :]), packed[None, :])
             asked = negate_where(qr, gq) * tl.exp2(-tl.abs(gq))
         else:
-            middle = tl.abs(end) * 0.5
-            far = tl.maximum(far, tl.max(middle, 0) / SPAN)
-            rise = middle[None, :] - tl.abs(g)
-            ahead = negate_where(kr * tl.exp2(rise), g)
-            behind = negate_where(kr * tl.exp2(-rise), g)
-            asked = negate_where(qr * tl.exp2(middle[None, :] - tl.abs(gq)), gq)
-            right = tl.trans(behind.to(DT))
-            M = tl.dot(ahead.to(DT), right, M, input_precision=PRECISION)
-            Q = tl.dot(asked.to(DT), right, Q, input_precision=PRECISION)
-            ahead *= tl.exp2(-middle)[None, :]
-            behind *= tl.exp2(-middle)[None, :]
-            asked *= tl.exp2(-middle)[None, :]
-        store_tile(kd, ahead, tile, C, K, BK, n * BK)
-        store_tile(kt, negate_where(behind, end[None, :]), tile, C, K, BK, n * BK)
-        store_tile(qt, asked, tile, CQ, K, BK, n * BK)
+            alpha = chunk_alphas(
+                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, C,
+                WIDTH, KIND, EACH, BIAS, QUICK,
+            )  # fmt: skip
+            fall, start_to_middle, middle_to_end = anchored(alpha, C, R, QUICK)
+            seat = halves + tile * 2 * K + cols
+            tl.store(seat, start_to_middle, mask=cols < K)
+            tl.store(seat + K, middle_to_end, mask=cols < K)
+            depths = tl.minimum(tl.abs(start_to_middle), tl.abs(middle_to_end))
+            least = tl.minimum(least, tl.min(depths, 0))
+            end = start_to_middle * middle_to_end
+            ahead = kr * fall
+            asked = qr * last_in_tile(fall, C, P, R)
+            behind = kr * reciprocal(fall, QUICK)
+            left = ahead.to(DT)
+            right = behind.to(DT)
+            above = asked.to(DT)
+            ahead *= start_to_middle[None, :]
+            behind *= middle_to_end[None, :]
+            asked *= start_to_middle[None, :]
+        tl.store(decay + tile * K + cols, end, mask=cols < K)
+        store_tile(kd, ahead, tile, C, K, BK, n * BK, rows)
+        store_tile(kt, behind, tile, C, K, BK, n * BK, rows)
+        store_tile(qt, asked, tile, CQ, K, BK, n * BK, q_tokens)
+        if not SAFE:
+            right = tl.trans(right)
+            M = tl.dot(left, right, M, input_precision=PRECISION)
+            Q = tl.dot(above, right, Q, input_precision=PRECISION)
     if not SAFE:
-        tl.store(flags + tile, (far > 1.0).to(tl.int32))
+        tl.store(flags + tile, 1 - (least >= LEAST).to(tl.int32))
     norm = inverse_norms(k_square, NORM_K)
     tl.store(norms + tile * C + rows, norm)
-    tl.store(q_scales + tile * CQ + tl.arange(0, CQ), inverse_norms(q_square, NORM_Q) * scale)
-    store_tile(aqk, tl.where(q_rows[:, None] >= rows[None, :], Q, 0.0), tile, CQ, C, C)
+    tl.store(q_scales + tile * CQ + q_tokens, inverse_norms(q_square, NORM_Q) * scale)
+    Q = tl.where(q_rows[:, None] >= rows[None, :], Q, 0.0)
+    store_tile(aqk, in_order(Q, C, R), tile, CQ, C, C, 0, q_tokens)
     M = tl.where(rows[:, None] > rows[None, :], M * norm[:, None] * norm[None, :], 0.0)
-    store_tile(pairs, M, tile, C, C, C)
+    store_tile(pairs, in_order(M, C, R), tile, C, C, C, 0, rows)
 
 
 @triton.jit

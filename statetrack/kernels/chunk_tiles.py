@@ -3,9 +3,10 @@
 A chunk holds C rows. A token of n factors has P rows, P the least power of two that is n or more; rows past n, and
 rows past the end of a sequence, have key zero, beta zero and gate one, so that they change nothing.
 
-Gates are kept as one float: its magnitude is -log2|alpha| >= 0, its sign bit the sign of alpha. Magnitudes add and
-signs multiply along the chunk (`cumulate`), so one scan gives both the decay and the chunk-local gauge. A gate below
-2^-126 counts as 2^-RESET: exp2 of that is exactly 0, which is a reset, and nothing is infinite.
+Gates are multiplied along each half of a chunk (`anchored`): that gives both the decay and the chunk-local gauge. The
+SAFE kernels keep a gate as one float instead: its magnitude is -log2|alpha| >= 0, its sign bit the sign of alpha, so
+that magnitudes add and signs multiply (`join`). A gate below 2^-126 counts as 2^-RESET: exp2 of that is exactly 0,
+which is a reset, and nothing is infinite.
 
 References: CKDA, the signed gate; the gauge restarts in every chunk, so sequences need no scan of signs.
 """
@@ -15,11 +16,16 @@ References: CKDA, the signed gate; the gauge restarts in every chunk, so sequenc
 
 from __future__ import annotations
 
+import os
+
+import torch
 import triton
 import triton.language as tl
 
+# Instructions of NVIDIA's processors for what would otherwise take several; interpreted kernels have none.
+NATIVE = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") != "1" and torch.version.hip is None)
 RESET = tl.constexpr(150.0)
-SPAN = tl.constexpr(120.0)  # the largest binary exponent of an anchored factor: a product of two may overflow, one not
+LEAST = tl.constexpr(2.0**-120)  # of the product of the gates of half a chunk: an anchored factor does not overflow
 LOG2E = tl.constexpr(1.4426950408889634)
 DEEPEST = tl.constexpr(15.9)  # a gate below 2^-15.9 needs the SAFE kernels
 TINY = tl.constexpr(1e-20)
@@ -38,6 +44,14 @@ def negate_where(x, sign):
 def join(a, b):
     """The gate of two steps: magnitudes add, sign bits multiply."""
     return negate_where(negate_where(tl.abs(a) + tl.abs(b), a), b)
+
+
+@triton.jit
+def reciprocal(x, QUICK: tl.constexpr):
+    """1/x; QUICK: by one instruction, within a unit in the last place, for |x| from 2^-126 to 2^126."""
+    if QUICK and NATIVE:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), x)
 
 
 @triton.jit
@@ -71,15 +85,15 @@ def packed_gate(x, rate, lower, KIND: tl.constexpr):
 
 
 @triton.jit
-def gate_value(x, rate, lower, KIND: tl.constexpr):
-    """alpha itself, for one step at a time; KIND as in `packed_gate`, and 0: no gate."""
+def gate_value(x, rate, lower, KIND: tl.constexpr, QUICK: tl.constexpr = False):
+    """alpha itself; KIND as in `packed_gate`, and 0: no gate."""
     if KIND == 0:
         alpha = x * 0.0 + 1.0
     elif KIND == 1:
         alpha = tl.minimum(tl.maximum(x, -1.0), 1.0)
     elif KIND == 2:
         e = tl.exp(-tl.abs(x))
-        alpha = tl.where(x < 0, -1.0, 1.0) * tl.maximum((1.0 - e) / (1.0 + e), tl.exp(lower))
+        alpha = negate_where(tl.maximum((1.0 - e) * reciprocal(1.0 + e, QUICK), tl.exp(lower)), tl.where(x < 0, x, 1.0))
     elif KIND == 3:
         alpha = tl.exp(-rate * softplus(x))
     else:
@@ -88,20 +102,64 @@ def gate_value(x, rate, lower, KIND: tl.constexpr):
 
 
 @triton.jit
-def gate_slope(x, rate, lower, KIND: tl.constexpr):
+def gate_slope(x, rate, lower, KIND: tl.constexpr, QUICK: tl.constexpr):
     """d log|alpha| / dx of `packed_gate`; |alpha| counts as SHALLOWEST at least, for rounding is all there is below."""
     if KIND == 1:
-        slope = tl.where(x < 0, -1.0, 1.0) / tl.maximum(tl.abs(x), SHALLOWEST)
+        slope = negate_where(reciprocal(tl.maximum(tl.abs(x), SHALLOWEST), QUICK), tl.where(x < 0, -1.0, 1.0))
     elif KIND == 2:
         e = tl.exp(-tl.abs(x))
-        size = tl.maximum((1.0 - e) / (1.0 + e), tl.exp(lower))
-        slope = tl.where(x < 0, -1.0, 1.0) * 2.0 * e / ((1.0 + e) * (1.0 + e) * size)
+        share = reciprocal(1.0 + e, QUICK)
+        size = tl.maximum((1.0 - e) * share, tl.exp(lower))
+        slope = negate_where(2.0 * e * share * share * reciprocal(size, QUICK), tl.where(x < 0, -1.0, 1.0))
     elif KIND == 3:
         slope = -rate * tl.sigmoid(x)
     else:
         s = tl.sigmoid(rate * x)
         slope = lower * rate * s * (1.0 - s)
     return slope
+
+
+@triton.jit
+def times(a, b):
+    """a b, for scans."""
+    return a * b
+
+
+@triton.jit
+def interleaved(C: tl.constexpr, R: tl.constexpr):
+    """The row that stands at each place of a tile: C / R runs of R rows, their first rows first, then their second."""
+    places = tl.arange(0, C)
+    return (places % (C // R)) * R + places // (C // R)
+
+
+@triton.jit
+def anchored(alpha, C: tl.constexpr, R: tl.constexpr, QUICK: tl.constexpr):
+    """D_r / D_m for the rows of a tile of gates [C, K] in the order `interleaved`, D_m [K] and D_C / D_m [K].
+
+    D_r is the product of the gates up to row r, m the last row of the first half, C the last one. Halves start anew,
+    and runs of R rows lie in one thread where R is the number of rows it holds: what is left to scan is 1/R of it.
+    A product of half a chunk below LEAST makes the result worthless, and shows in D_m or D_C / D_m.
+    """
+    G: tl.constexpr = C // R
+    K: tl.constexpr = alpha.shape[1]
+    runs = tl.associative_scan(tl.reshape(alpha, (R, G, K)), 0, times)
+    run = tl.sum(tl.where(tl.arange(0, R)[:, None, None] == R - 1, runs, 0.0), 0)
+    run = tl.reshape(run, (2, G // 2, K))
+    upto = tl.associative_scan(run, 1, times)
+    ends = tl.sum(tl.where(tl.arange(0, G // 2)[None, :, None] == G // 2 - 1, upto, 0.0), 1)
+    half = tl.arange(0, 2)[:, None]
+    head = tl.sum(tl.where(half == 0, ends, 0.0), 0)
+    tail = tl.sum(tl.where(half == 1, ends, 0.0), 0)
+    before = upto * reciprocal(run, QUICK) * tl.where(half == 0, reciprocal(head, QUICK)[None, :], 1.0)[:, None, :]
+    return tl.reshape(runs * tl.reshape(before, (1, G, K)), (C, K)), head, tail
+
+
+@triton.jit
+def anchored_at(alpha, head, C: tl.constexpr, QUICK: tl.constexpr):
+    """D_r / D_m for the rows of a tile of gates [C, K] in their order, where D_m [K] is known."""
+    K: tl.constexpr = alpha.shape[1]
+    fall = tl.reshape(tl.associative_scan(tl.reshape(alpha, (2, C // 2, K)), 1, times), (C, K))
+    return fall * tl.where(tl.arange(0, C)[:, None] < C // 2, reciprocal(head, QUICK)[None, :], 1.0)
 
 
 @triton.jit
@@ -136,11 +194,12 @@ def pick_packed(tile, rows, r):
 def last_of(tile, C: tl.constexpr, P: tl.constexpr):
     """The last row of every token, [C/P, K], of a tile of packed gates [C, K]."""
     if P == 1:
-        return tile
-    K: tl.constexpr = tile.shape[1]
-    bits = tl.reshape(tile.to(tl.int32, bitcast=True), (C // P, P, K))
-    last = tl.arange(0, P)[None, :, None] == P - 1
-    return tl.sum(tl.where(last, bits, 0), 1).to(tl.float32, bitcast=True)
+        kept = tile
+    else:
+        bits = tl.reshape(tile.to(tl.int32, bitcast=True), (C // P, P, tile.shape[1]))
+        last = tl.arange(0, P)[None, :, None] == P - 1
+        kept = tl.sum(tl.where(last, bits, 0), 1).to(tl.float32, bitcast=True)
+    return kept
 
 
 @triton.jit
@@ -189,9 +248,13 @@ def place(table, ends, chunk, T, CHUNKS, TOKENS: tl.constexpr, VARLEN: tl.conste
 
 
 @triton.jit
-def factor_rows(start, length, N: tl.constexpr, C: tl.constexpr, P: tl.constexpr):
-    """For the C rows of a chunk, from its first token on: factor, token, whether it is real, number in the token."""
-    rows = tl.arange(0, C)
+def factor_rows(start, length, N: tl.constexpr, C: tl.constexpr, P: tl.constexpr, rows=None):
+    """For the rows of a chunk, from its first token on: factor, token, whether it is real, number in the token.
+
+    All C rows, or those given.
+    """
+    if rows is None:
+        rows = tl.arange(0, C)
     token = rows // P
     number = rows % P
     return token * N + number, token, (number < N) & (start + token < length), number
@@ -230,9 +293,10 @@ def load_tile(x, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.c
 
 
 @triton.jit
-def store_tile(x, tile, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.constexpr = 0):
-    """Tile number `at` (int64) of contiguous tiles [ROWS, WIDTH], rounded to the format of x."""
-    rows = tl.arange(0, ROWS)
+def store_tile(x, tile, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.constexpr = 0, rows=None):
+    """Tile number `at` (int64) of contiguous tiles [ROWS, WIDTH], rounded to the format of x; its rows' numbers."""
+    if rows is None:
+        rows = tl.arange(0, ROWS)
     cols = START + tl.arange(0, BLOCK)
     spot = x + at * ROWS * WIDTH + rows[:, None] * WIDTH + cols[None, :]
     tl.store(spot, tile.to(x.dtype.element_ty), mask=(cols < WIDTH)[None, :])
@@ -280,6 +344,51 @@ def chunk_gates(
         g = tl.broadcast_to(cumulate(packed, SAFE)[:, None], (rows.shape[0], cols.shape[0]))
         deepest = tl.max(tl.abs(packed), 0)
     return g, deepest / DEEPEST
+
+
+@triton.jit
+def chunk_alphas(
+    gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, lower, cols, C: tl.constexpr,
+    WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, QUICK: tl.constexpr,
+):  # fmt: skip
+    """The gates of a chunk's rows [C, BK], one where there is none."""
+    if KIND == 0:
+        alpha = tl.full((C, cols.shape[0]), 1.0, tl.float32)
+    else:
+        x, gated, rate = raw_gates(
+            gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, cols, WIDTH, KIND, EACH, BIAS
+        )
+        alpha = gate_value(x, rate, lower, KIND, QUICK)
+        if WIDTH:
+            alpha = tl.where(gated[:, None] & (cols < K)[None, :], alpha, 1.0)
+        else:
+            alpha = tl.broadcast_to(tl.where(gated, alpha, 1.0)[:, None], (C, cols.shape[0]))
+    return alpha
+
+
+@triton.jit
+def last_in_tile(tile, C: tl.constexpr, P: tl.constexpr, R: tl.constexpr):
+    """The last row of every token, of a tile [C, K] in the order `interleaved(C, R)`: `interleaved(C/P, R/P)`.
+
+    R is 1, which leaves rows in their order, or a multiple of P.
+    """
+    K: tl.constexpr = tile.shape[1]
+    last = tl.arange(0, P) == P - 1
+    if P == 1:
+        kept = tile
+    elif R == 1:
+        kept = tl.sum(tl.where(last[None, :, None], tl.reshape(tile, (C // P, P, K)), 0.0), 1)
+    else:
+        split = tl.reshape(tile, (R // P, P, C // R, K))
+        kept = tl.reshape(tl.sum(tl.where(last[None, :, None, None], split, 0.0), 1), (C // P, K))
+    return kept
+
+
+@triton.jit
+def in_order(tile, C: tl.constexpr, R: tl.constexpr):
+    """The columns of a tile [rows, C] from the order `interleaved` back to their own."""
+    rows: tl.constexpr = tile.shape[0]
+    return tl.reshape(tl.permute(tl.reshape(tile, (rows, R, C // R)), (0, 2, 1)), (rows, C))
 
 
 @triton.jit

@@ -33,11 +33,15 @@ _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 
 @dataclass(frozen=True)
 class Launch:
-    """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk."""
+    """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk.
+
+    `..._registers` is the most that a thread may hold: with 128, two blocks of 8 warps live at once.
+    """
 
     chunk: int
     prepare_channels: int
     prepare_warps: int
+    prepare_registers: int | None
     solve_warps: int
     state_columns: int
     state_warps: int
@@ -46,6 +50,7 @@ class Launch:
     gradient_channels: int
     gradient_columns: int
     gradient_warps: int
+    gradient_registers: int | None
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         chunk=chunk,
         prepare_channels=min(_block(K), 128 if light else 64),
         prepare_warps=8 if _block(K) >= 64 else 4,
+        prepare_registers=128 if light and _block(K) >= 64 else None,
         solve_warps=2,
         state_columns=min(_block(V), columns),
         state_warps=4,
@@ -129,9 +135,12 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         gradient_channels=min(_block(K), 32),
         gradient_columns=min(_block(V), 128 if light else 32),
         gradient_warps=4,
+        gradient_registers=None,
     )
     others = [
-        replace(first, prepare_warps=12 - first.prepare_warps),
+        replace(first, prepare_warps=2 * first.prepare_warps, prepare_registers=None),
+        replace(first, prepare_warps=12 - first.prepare_warps, prepare_registers=None),
+        replace(first, prepare_registers=None),
         replace(first, prepare_channels=min(_block(K), 64)),
         replace(first, solve_warps=4),
         replace(first, state_columns=min(_block(V), 16), state_stages=1),
@@ -303,17 +312,21 @@ def _prepare(
         "betas": new(C, dtype=torch.float32),
         "q_scales": new(C // rows, dtype=torch.float32),
         "decay": new(call.K, dtype=torch.float32),
+        "halves": new(2, call.K, dtype=torch.float32),
         "flags": new(dtype=torch.int32),
     }
     pairs = new(C, C, dtype=torch.float16 if half else torch.float32)
     grid = (call.value_heads, call.chunks)
+    # Rows of a tile that one thread holds, 16 bytes of a row at a time; a token's rows are in one thread.
+    held = C * call.launch.prepare_channels * q.element_size() // (16 * 32 * call.launch.prepare_warps)
+    run = min(max(held, rows, 2), C // 2)
     for safe in (False, True) if call.kind else (False,):
         prepare_kernel[grid](
             q, k, beta, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
-            *(kept[n] for n in ("decay", "norms", "q_scales", "flags")), call.table, call.ends, call.scale, call.lower,
-            call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"), **call.switches(),
-            BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe,
-            num_warps=call.launch.prepare_warps,
+            *(kept[n] for n in ("decay", "halves", "norms", "q_scales", "flags")), call.table, call.ends, call.scale,
+            call.lower, call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"),
+            **call.switches(), BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe, RUN=run,
+            num_warps=call.launch.prepare_warps, maxnreg=None if safe else call.launch.prepare_registers,
         )  # fmt: skip
     solve_kernel[grid](
         pairs, beta, kept["tinv"], kept["betas"], call.table, call.ends, call.time, call.chunks_each, call.value_heads,
@@ -347,10 +360,10 @@ def _gradients(
         dvalues = torch.empty_like(values) if call.wide else values.new_empty(sums, dtype=torch.float32)
     for safe in (False, True) if call.kind else (False,):
         gradient_kernel[(parts, call.value_heads, call.chunks)](
-            q, k, values, a_log, dt_bias, *rows, kept["flags"], h, r, do, dh, dy, dM, dQ, *along, dq, dk, dvalues,
-            call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads, call.value_heads,
-            **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
-            num_warps=call.launch.gradient_warps,
+            q, k, values, a_log, dt_bias, *rows, kept["halves"], kept["flags"], h, r, do, dh, dy, dM, dQ, *along,
+            dq, dk, dvalues, call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads,
+            call.value_heads, **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
+            num_warps=call.launch.gradient_warps, maxnreg=None if safe else call.launch.gradient_registers,
         )  # fmt: skip
     if group > 1:
         dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
