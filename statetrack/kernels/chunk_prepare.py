@@ -3,7 +3,7 @@
 With D_r = Diag(signed product of the gates up to row r), M_ij = <k_i, D_i/D_j k_j> over unit keys for i > j and
 T = (I + M Diag(beta))^-1, the residuals of a chunk are r = T (v - Diag(1/|k|) (D k) S), with w = Diag(beta/|k|) r its
 outputs are (scale/|q|) ((D q) S + Q w) with Q_ij = <q_i, D_i/D_j k_j>, and S <- D_C S + (D_C/D k)ᵀ w. Keys and queries
-stay raw in every product: no normalised key is ever rounded.
+stay raw in every product: no normalised key is ever rounded. M and T are float64 where their tensors are.
 
 D_i/D_j is a product of two factors anchored at half the depth of the chunk where every exponent fits (`SPAN`), so
 that M is one matrix product. A chunk where it does not (a reset, very strong decay) is flagged, and done again by the
@@ -41,15 +41,14 @@ from .chunk_tiles import (
 
 
 @triton.jit
-def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.constexpr):
+def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.constexpr, SUM: tl.constexpr):
     """sum_k left_ik right_jk D_i/D_j over the rows j that are not after i, with every exponent at most 0."""
-    found = tl.zeros((left.shape[0], C), tl.float32)
+    found = tl.zeros((left.shape[0], C), SUM)
     for j in range(C):
         depth = pick_packed(right_gates, rows, j)
         fall = tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(left_gates), 0.0))
-        column = tl.sum(
-            negate_where(negate_where(left * fall, left_gates), depth[None, :]) * pick_row(right, rows, j), 1
-        )
+        fallen = negate_where(negate_where(left * fall, left_gates), depth[None, :])
+        column = tl.sum(fallen.to(SUM) * pick_row(right, rows, j).to(SUM), 1)
         found = tl.where((rows[None, :] == j) & (left_rows[:, None] >= j), column[:, None], found)
     return found
 
@@ -83,16 +82,19 @@ def prepare_kernel(
     q_real = start + q_at < length
     q_rows = q_at * P + P - 1
     DT: tl.constexpr = kd.dtype.element_ty
-    M = tl.zeros((C, C), tl.float32)
+    WIDE: tl.constexpr = pairs.dtype.element_ty == tl.float64
+    FACTOR: tl.constexpr = tl.float64 if WIDE else DT
+    SUM: tl.constexpr = tl.float64 if WIDE else tl.float32
+    M = tl.zeros((C, C), SUM)
     Q = tl.zeros((CQ, C), tl.float32)
-    k_square = tl.zeros((C,), tl.float32)
+    k_square = tl.zeros((C,), SUM)
     q_square = tl.zeros((CQ,), tl.float32)
     far = 0.0
     for n in tl.static_range((K + BK - 1) // BK):
         cols = n * BK + tl.arange(0, BK)
         kr = load_columns(k, at, real, key_head, H, K, cols)
         qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
-        k_square += tl.sum(kr * kr, 1)
+        k_square += tl.sum(kr.to(SUM) * kr.to(SUM), 1)
         q_square += tl.sum(qr * qr, 1)
         if KIND > 0:
             g, deepest = chunk_gates(
@@ -105,8 +107,8 @@ def prepare_kernel(
         end = pick_packed(g, rows, C - 1)
         tl.store(decay + tile * K + cols, negate_where(tl.exp2(-tl.abs(end)), end), mask=cols < K)
         if SAFE:
-            M += pair_products(kr, g, rows, kr, g, rows, C)
-            Q += pair_products(qr, gq, q_rows, kr, g, rows, C)
+            M += pair_products(kr, g, rows, kr, g, rows, C, SUM)
+            Q += pair_products(qr, gq, q_rows, kr, g, rows, C, tl.float32)
             ks = negate_where(kr, g)
             ahead = ks * tl.exp2(-tl.abs(g))
             behind = ks * tl.exp2(tl.abs(g) - tl.abs(end)[None, :])
@@ -119,7 +121,7 @@ def prepare_kernel(
             behind = negate_where(kr * tl.exp2(-rise), g)
             asked = negate_where(qr * tl.exp2(middle[None, :] - tl.abs(gq)), gq)
             right = tl.trans(behind.to(DT))
-            M = tl.dot(ahead.to(DT), right, M, input_precision=PRECISION)
+            M = tl.dot(ahead.to(FACTOR), tl.trans(behind.to(FACTOR)), M, input_precision=PRECISION, out_dtype=SUM)
             Q = tl.dot(asked.to(DT), right, Q, input_precision=PRECISION)
             ahead *= tl.exp2(-middle)[None, :]
             behind *= tl.exp2(-middle)[None, :]
@@ -153,9 +155,10 @@ def solve_kernel(
     b = tl.where(tl.abs(b) < TINY, TINY, b)
     tl.store(betas + tile * C + rows, b)
     tl.debug_barrier()
-    A = load_tile(pairs, tile, C, C, C).to(tl.float32) * b[None, :]
+    SUM: tl.constexpr = tl.float64 if pairs.dtype.element_ty == tl.float64 else tl.float32
+    A = load_tile(pairs, tile, C, C, C).to(SUM) * b[None, :]
     blocks = tl.arange(0, C // 16)[:, None, None] * 16
     across = blocks + tl.arange(0, 16)[None, None, :]
-    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(tl.float32)
+    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(SUM)
     near *= tl.load(betas + tile * C + across)
     store_tile(tinv, inverse(A, near, C, PRECISION), tile, C, C, C)

@@ -284,8 +284,9 @@ def chunk_gates(
 
 @triton.jit
 def inverse_norms(square, NORMALIZE: tl.constexpr):
-    """1/|x| in float32 from |x|^2, 0 for a zero row; 1 where nothing is normalised."""
+    """1/|x| from |x|^2 in its format, 0 for a zero row; 1 where nothing is normalised."""
     if NORMALIZE:
         safe = tl.where(square > 0, square, 1.0)
-        return tl.where(square > 0, 1.0 / tl.sqrt_rn(safe), 0.0)
+        root = tl.sqrt(safe) if square.dtype == tl.float64 else tl.sqrt_rn(safe)
+        return tl.where(square > 0, 1.0 / root, 0.0)
     return square * 0.0 + 1.0

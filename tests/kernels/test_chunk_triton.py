@@ -11,10 +11,12 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+import statetrack.kernels.chunk_triton as chunk_triton
 from statetrack.kernels.chunk_triton import Launch, ckda_chunk, launches
 from statetrack.kernels.ckda_reference import ckda_naive
 from statetrack.kernels.decode_triton import ckda_decode
 from statetrack.kernels.gates import Gate
+from statetrack.kernels.trials import tracker_trial
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else "cpu"
@@ -221,6 +223,35 @@ def test_a_sequence_may_be_split_where_a_chunk_ends_and_no_gradient_changes_noth
     with torch.no_grad():
         again, _ = _plain(named, gate, slice(None), named["start"])
     assert torch.equal(again, whole)
+
+
+@pytest.mark.parametrize("precision", ["tracking", "exact"])
+@pytest.mark.parametrize("case", ["Z60", "Z60, signed gates"])
+def test_a_letter_repeated_turns_the_plane_by_its_angle(
+    case: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reflections of one plane: 32 rows of them magnify rounding of M and T, the same way in every chunk.
+
+    With float32 matrices the state is soon more than 1e-4 off, which is how words of 50,000 letters were lost.
+    """
+    trial = tracker_trial(case, dtype=torch.float32, words=1, heads=1, length=512, key_size=16, value_size=16)
+    call = trial.to(DEVICE).call()
+
+    def error() -> float:
+        ends = [
+            path(
+                *(x.to(wide) for x in (call.q, call.k, call.v, call.beta)),
+                Gate("none") if call.alpha is None else Gate("alpha", call.alpha.to(wide)),
+                scale=1.0, factors=call.factors, normalize_keys=True, normalize_queries=True, cu_seqlens=None,
+                initial_state=call.state.to(wide), output_final_state=True, precision=precision,
+            )[1]
+            for path, wide in ((ckda_chunk, torch.float32), (ckda_naive, torch.float64))
+        ]  # fmt: skip
+        return _error(*ends)
+
+    assert error() < 2e-5
+    monkeypatch.setattr(chunk_triton, "_WIDEST", 0)
+    assert error() > 5e-5
 
 
 def _plain(named: dict[str, Tensor], gate: Gate, part: slice, start: Tensor) -> tuple[Tensor, Tensor]:
