@@ -140,6 +140,23 @@ def prepare_kernel(
 
 
 @triton.jit
+def block(x, tile, i, j, B: tl.constexpr, C: tl.constexpr):
+    """Block (i, j) of B rows and columns of a matrix [C, C]."""
+    return load_tile(x, tile, C, C, B, j * B, i * B + tl.arange(0, B))
+
+
+@triton.jit
+def inverse_block(pairs, betas, tile, i, B: tl.constexpr, C: tl.constexpr, SUM: tl.constexpr, PRECISION: tl.constexpr):
+    """The inverse of the diagonal block i of I + M Diag(beta), B rows and columns of it."""
+    A = block(pairs, tile, i, i, B, C).to(SUM) * tl.load(betas + tile * C + i * B + tl.arange(0, B))[None, :]
+    blocks = i * B + tl.arange(0, B // 16)[:, None, None] * 16
+    across = blocks + tl.arange(0, 16)[None, None, :]
+    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(SUM)
+    near *= tl.load(betas + tile * C + across)
+    return inverse(A, near, B, PRECISION)
+
+
+@triton.jit
 def solve_kernel(
     pairs, beta, tinv, betas, table, ends, T, CHUNKS, HV, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     VARLEN: tl.constexpr, PRECISION: tl.constexpr,
@@ -156,9 +173,24 @@ def solve_kernel(
     tl.store(betas + tile * C + rows, b)
     tl.debug_barrier()
     SUM: tl.constexpr = tl.float64 if pairs.dtype.element_ty == tl.float64 else tl.float32
-    A = load_tile(pairs, tile, C, C, C).to(SUM) * b[None, :]
-    blocks = tl.arange(0, C // 16)[:, None, None] * 16
-    across = blocks + tl.arange(0, 16)[None, None, :]
-    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(SUM)
-    near *= tl.load(betas + tile * C + across)
-    store_tile(tinv, inverse(A, near, C, PRECISION), tile, C, C, C)
+    B: tl.constexpr = C if C < 64 else 64
+    for i in tl.static_range(C // B):
+        own = inverse_block(pairs, betas, tile, i, B, C, SUM, PRECISION)
+        for j in tl.static_range(C // B):
+            if i > j:
+                below = tl.zeros((B, B), SUM)
+                for n in tl.static_range(j, i):
+                    b = tl.load(betas + tile * C + n * B + tl.arange(0, B))
+                    A = block(pairs, tile, i, n, B, C).to(SUM) * b[None, :]
+                    if n == j:
+                        above = inverse_block(pairs, betas, tile, j, B, C, SUM, PRECISION)
+                    else:
+                        above = block(tinv, tile, n, j, B, C).to(SUM)
+                    below = tl.dot(A, above, below, input_precision=PRECISION, out_dtype=SUM)
+                X = -tl.dot(own, below, input_precision=PRECISION, out_dtype=SUM)
+            elif i == j:
+                X = own
+            else:
+                X = tl.zeros((B, B), SUM)
+            store_tile(tinv, X, tile, C, C, B, j * B, i * B + tl.arange(0, B))
+        tl.debug_barrier()

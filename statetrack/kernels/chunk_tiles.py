@@ -153,7 +153,7 @@ def double(X, below, r, c, level: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def inverse(A, blocks, C: tl.constexpr, PRECISION: tl.constexpr):
-    """(I + A)^-1 of a strictly lower triangular A [C, C]; `blocks` [C/16, 16, 16] are its diagonal blocks.
+    """(I + A)^-1 of a strictly lower triangular A [C, C], C up to 64; `blocks` [C/16, 16, 16] are its diagonal blocks.
 
     With |k| = 1 and beta <= 2 every entry on the way is at most 2, since each X is a product of reflections.
     """
@@ -167,7 +167,7 @@ def inverse(A, blocks, C: tl.constexpr, PRECISION: tl.constexpr):
     X = tl.reshape(X, (C, C))
     r = tl.arange(0, C)[:, None]
     c = tl.arange(0, C)[None, :]
-    for level in tl.static_range(4, 7):
+    for level in tl.static_range(4, 6):
         if (2 << level) <= C:
             X = double(X, A, r, c, level, PRECISION)
     return X
@@ -230,9 +230,10 @@ def load_tile(x, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.c
 
 
 @triton.jit
-def store_tile(x, tile, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.constexpr = 0):
-    """Tile number `at` (int64) of contiguous tiles [ROWS, WIDTH], rounded to the format of x."""
-    rows = tl.arange(0, ROWS)
+def store_tile(x, tile, at, ROWS: tl.constexpr, WIDTH, BLOCK: tl.constexpr, START: tl.constexpr = 0, rows=None):
+    """Tile number `at` (int64) of contiguous tiles [ROWS, WIDTH], rounded to the format of x; its rows' numbers."""
+    if rows is None:
+        rows = tl.arange(0, ROWS)
     cols = START + tl.arange(0, BLOCK)
     spot = x + at * ROWS * WIDTH + rows[:, None] * WIDTH + cols[None, :]
     tl.store(spot, tile.to(x.dtype.element_ty), mask=(cols < WIDTH)[None, :])

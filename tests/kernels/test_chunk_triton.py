@@ -140,8 +140,9 @@ def _error(found: Tensor, right: Tensor) -> float:
 
 @pytest.fixture(autouse=True)
 def _poison():
-    """torch.empty gives NaN, so that an element which no kernel writes is seen."""
+    """torch.empty gives NaN, so that an element which no kernel writes is seen; inputs are the same every time."""
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.manual_seed(0)
     yield
     torch.use_deterministic_algorithms(False)
 
@@ -152,6 +153,8 @@ SMALL = {
     "scalar gates, grouped heads, two factors": Case(T=40, n=2, HV=2, scalar=True),
     "a gate before each of three factors": Case(T=24, n=3, each=True),
     "four factors": Case(T=20, n=4),
+    "five factors": Case(T=20, n=5, K=16),
+    "nine factors": Case(T=17, n=9, K=16),
     "alpha": Case(kind="alpha"),
     "resets": Case(T=40, kind="alpha", resets=True),
     "softplus": Case(T=30, kind="softplus", bias=True),
@@ -232,7 +235,7 @@ def test_a_letter_repeated_turns_the_plane_by_its_angle(
 ) -> None:
     """Reflections of one plane: 32 rows of them magnify rounding of M and T, the same way in every chunk.
 
-    With float32 matrices the state is soon more than 1e-4 off, which is how words of 50,000 letters were lost.
+    With both in float32 the state is 5e-4 to 1e-3 off here, and words of 50,000 letters were lost; with T alone, 4e-5.
     """
     trial = tracker_trial(case, dtype=torch.float32, words=1, heads=1, length=512, key_size=16, value_size=16)
     call = trial.to(DEVICE).call()
@@ -249,9 +252,9 @@ def test_a_letter_repeated_turns_the_plane_by_its_angle(
         ]  # fmt: skip
         return _error(*ends)
 
-    assert error() < 2e-5
+    assert error() < 1.5e-5
     monkeypatch.setattr(chunk_triton, "_WIDEST", 0)
-    assert error() > 5e-5
+    assert error() > 2e-5
 
 
 def _plain(named: dict[str, Tensor], gate: Gate, part: slice, start: Tensor) -> tuple[Tensor, Tensor]:
