@@ -15,7 +15,7 @@ References: CKDA, chunkwise form; DeltaProduct for several factors a token.
 """
 # Triton is untyped.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportAssignmentType=false
 
 from __future__ import annotations
 
