@@ -3,7 +3,7 @@
 With D_r = Diag(signed product of the gates up to row r), M_ij = <k_i, D_i/D_j k_j> over unit keys for i > j and
 T = (I + M Diag(beta))^-1, the residuals of a chunk are r = T (v - Diag(1/|k|) (D k) S), with w = Diag(beta/|k|) r its
 outputs are (scale/|q|) ((D q) S + Q w) with Q_ij = <q_i, D_i/D_j k_j>, and S <- D_C S + (D_C/D k)ᵀ w. Keys and queries
-stay raw in every product: no normalised key is ever rounded.
+stay raw in every product: no normalised key is ever rounded. M and T are float64 where their tensors are.
 
 D_i/D_j is a product of two factors anchored at the middle of the chunk, D_i/D_m and D_m/D_j, so that M is one matrix
 product, and both are products of gates: no logarithm is taken. A chunk whose first or second half falls too far for
@@ -16,7 +16,7 @@ References: CKDA, chunkwise form; DeltaProduct for several factors a token.
 """
 # Triton is untyped.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportAssignmentType=false
 
 from __future__ import annotations
 
@@ -48,15 +48,14 @@ from .chunk_tiles import (
 
 
 @triton.jit
-def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.constexpr):
+def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.constexpr, SUM: tl.constexpr):
     """sum_k left_ik right_jk D_i/D_j over the rows j that are not after i, with every exponent at most 0."""
-    found = tl.zeros((left.shape[0], C), tl.float32)
+    found = tl.zeros((left.shape[0], C), SUM)
     for j in range(C):
         depth = pick_packed(right_gates, rows, j)
         fall = tl.exp2(tl.minimum(tl.abs(depth)[None, :] - tl.abs(left_gates), 0.0))
-        column = tl.sum(
-            negate_where(negate_where(left * fall, left_gates), depth[None, :]) * pick_row(right, rows, j), 1
-        )
+        fallen = negate_where(negate_where(left * fall, left_gates), depth[None, :])
+        column = tl.sum(fallen.to(SUM) * pick_row(right, rows, j).to(SUM), 1)
         found = tl.where((rows[None, :] == j) & (left_rows[:, None] >= j), column[:, None], found)
     return found
 
@@ -92,16 +91,19 @@ def prepare_kernel(
         gate += seen * (N if EACH else 1) * HV * (K if WIDTH else 1)
     key_head = head // (HV // H)
     DT: tl.constexpr = kd.dtype.element_ty
-    M = tl.zeros((C, C), tl.float32)
+    WIDE: tl.constexpr = pairs.dtype.element_ty == tl.float64
+    FACTOR: tl.constexpr = tl.float64 if WIDE else DT
+    SUM: tl.constexpr = tl.float64 if WIDE else tl.float32
+    M = tl.zeros((C, C), SUM)
     Q = tl.zeros((CQ, C), tl.float32)
-    k_square = tl.zeros((C,), tl.float32)
+    k_square = tl.zeros((C,), SUM)
     q_square = tl.zeros((CQ,), tl.float32)
     least = 1.0
     for n in tl.static_range((K + BK - 1) // BK):
         cols = n * BK + tl.arange(0, BK)
         kr = load_columns(k, at, real, key_head, H, K, cols)
         qr = load_columns(q, q_tokens, q_real, key_head, H, K, cols)
-        k_square += tl.sum(kr * kr, 1)
+        k_square += tl.sum(kr.to(SUM) * kr.to(SUM), 1)
         q_square += tl.sum(qr * qr, 1)
         if SAFE:
             g, _ = chunk_gates(
@@ -110,8 +112,8 @@ def prepare_kernel(
             gq = last_of(g, C, P)
             packed = pick_packed(g, rows, C - 1)
             end = negate_where(tl.exp2(-tl.abs(packed)), packed)
-            M += pair_products(kr, g, rows, kr, g, rows, C)
-            Q += pair_products(qr, gq, q_rows, kr, g, rows, C)
+            M += pair_products(kr, g, rows, kr, g, rows, C, SUM)
+            Q += pair_products(qr, gq, q_rows, kr, g, rows, C, tl.float32)
             ks = negate_where(kr, g)
             ahead = ks * tl.exp2(-tl.abs(g))
             behind = negate_where(ks * tl.exp2(tl.abs(g) - tl.abs(packed)[None, :]), packed[None, :])
@@ -131,8 +133,9 @@ def prepare_kernel(
             ahead = kr * fall
             asked = qr * last_in_tile(fall, C, P, R)
             behind = kr * reciprocal(fall, QUICK)
-            left = ahead.to(DT)
-            right = behind.to(DT)
+            left = ahead.to(FACTOR)
+            right = behind.to(FACTOR)
+            below = behind.to(DT)
             above = asked.to(DT)
             ahead *= start_to_middle[None, :]
             behind *= middle_to_end[None, :]
@@ -142,9 +145,8 @@ def prepare_kernel(
         store_tile(kt, behind, tile, C, K, BK, n * BK, rows)
         store_tile(qt, asked, tile, CQ, K, BK, n * BK, q_tokens)
         if not SAFE:
-            right = tl.trans(right)
-            M = tl.dot(left, right, M, input_precision=PRECISION)
-            Q = tl.dot(above, right, Q, input_precision=PRECISION)
+            M = tl.dot(left, tl.trans(right), M, input_precision=PRECISION, out_dtype=SUM)
+            Q = tl.dot(above, tl.trans(below), Q, input_precision=PRECISION)
     if not SAFE:
         tl.store(flags + tile, 1 - (least >= LEAST).to(tl.int32))
     norm = inverse_norms(k_square, NORM_K)
@@ -154,6 +156,23 @@ def prepare_kernel(
     store_tile(aqk, in_order(Q, C, R), tile, CQ, C, C, 0, q_tokens)
     M = tl.where(rows[:, None] > rows[None, :], M * norm[:, None] * norm[None, :], 0.0)
     store_tile(pairs, in_order(M, C, R), tile, C, C, C, 0, rows)
+
+
+@triton.jit
+def block(x, tile, i, j, B: tl.constexpr, C: tl.constexpr):
+    """Block (i, j) of B rows and columns of a matrix [C, C]."""
+    return load_tile(x, tile, C, C, B, j * B, i * B + tl.arange(0, B))
+
+
+@triton.jit
+def inverse_block(pairs, betas, tile, i, B: tl.constexpr, C: tl.constexpr, SUM: tl.constexpr, PRECISION: tl.constexpr):
+    """The inverse of the diagonal block i of I + M Diag(beta), B rows and columns of it."""
+    A = block(pairs, tile, i, i, B, C).to(SUM) * tl.load(betas + tile * C + i * B + tl.arange(0, B))[None, :]
+    blocks = i * B + tl.arange(0, B // 16)[:, None, None] * 16
+    across = blocks + tl.arange(0, 16)[None, None, :]
+    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(SUM)
+    near *= tl.load(betas + tile * C + across)
+    return inverse(A, near, B, PRECISION)
 
 
 @triton.jit
@@ -172,9 +191,25 @@ def solve_kernel(
     b = tl.where(tl.abs(b) < TINY, TINY, b)
     tl.store(betas + tile * C + rows, b)
     tl.debug_barrier()
-    A = load_tile(pairs, tile, C, C, C).to(tl.float32) * b[None, :]
-    blocks = tl.arange(0, C // 16)[:, None, None] * 16
-    across = blocks + tl.arange(0, 16)[None, None, :]
-    near = tl.load(pairs + tile * C * C + (blocks + tl.arange(0, 16)[None, :, None]) * C + across).to(tl.float32)
-    near *= tl.load(betas + tile * C + across)
-    store_tile(tinv, inverse(A, near, C, PRECISION), tile, C, C, C)
+    SUM: tl.constexpr = tl.float64 if pairs.dtype.element_ty == tl.float64 else tl.float32
+    B: tl.constexpr = C if C < 64 else 64
+    for i in tl.static_range(C // B):
+        own = inverse_block(pairs, betas, tile, i, B, C, SUM, PRECISION)
+        for j in tl.static_range(C // B):
+            if i > j:
+                below = tl.zeros((B, B), SUM)
+                for n in tl.static_range(j, i):
+                    b = tl.load(betas + tile * C + n * B + tl.arange(0, B))
+                    A = block(pairs, tile, i, n, B, C).to(SUM) * b[None, :]
+                    if n == j:
+                        above = inverse_block(pairs, betas, tile, j, B, C, SUM, PRECISION)
+                    else:
+                        above = block(tinv, tile, n, j, B, C).to(SUM)
+                    below = tl.dot(A, above, below, input_precision=PRECISION, out_dtype=SUM)
+                X = -tl.dot(own, below, input_precision=PRECISION, out_dtype=SUM)
+            elif i == j:
+                X = own
+            else:
+                X = tl.zeros((B, B), SUM)
+            store_tile(tinv, X, tile, C, C, B, j * B, i * B + tl.arange(0, B))
+        tl.debug_barrier()

@@ -52,6 +52,7 @@ def forward_kernel(
     inside = (ks < K)[:, None] & (vs < V)[None, :]
     rows = tl.arange(0, C)
     DT: tl.constexpr = kd.dtype.element_ty
+    TT: tl.constexpr = tinv.dtype.element_ty
     held = (sequence * HV + head).to(tl.int64) * K * V + ks[:, None] * V + vs[None, :]
     if START:
         S = tl.load(s0 + held, mask=inside, other=0.0).to(tl.float32)
@@ -70,7 +71,7 @@ def forward_kernel(
         spot = v + seen * N * HV * V + (at * HV + head)[:, None] * V + vs[None, :]
         value = tl.load(spot, mask=real[:, None] & (vs < V)[None, :], other=0.0).to(tl.float32)
         left = value - known * norm[:, None]
-        left = tl.dot(load_tile(tinv, tile, C, C, C), left.to(DT), input_precision=PRECISION)
+        left = tl.dot(load_tile(tinv, tile, C, C, C), left.to(TT), input_precision=PRECISION).to(tl.float32)
         if TRAIN:
             seat = r + tile * C * V + rows[:, None] * V + vs[None, :]
             tl.store(seat, left.to(DT), mask=(vs < V)[None, :])
@@ -126,7 +127,7 @@ def backward_kernel(
         dw = tl.dot(load_tile(kt, tile, C, K, BK), dSd, input_precision=PRECISION)
         dw += tl.dot(tl.trans(load_tile(aqk, tile, CQ, C, C)), out, input_precision=PRECISION)
         dr = (dw * (b * norm)[:, None]).to(DT)
-        dy = tl.dot(tl.trans(load_tile(tinv, tile, C, C, C)), dr, input_precision=PRECISION)
+        dy = tl.dot(tl.trans(load_tile(tinv, tile, C, C, C).to(DT)), dr, input_precision=PRECISION)
         spot = dv + seen * N * HV * V + (at * HV + head)[:, None] * V + vs[None, :]
         tl.store(spot, dy.to(dv.dtype.element_ty), mask=real[:, None] & (vs < V)[None, :])
         fall = tl.load(decay + tile * K + ks, mask=ks < K, other=0.0)

@@ -212,7 +212,7 @@ def double(X, below, r, c, level: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit
 def inverse(A, blocks, C: tl.constexpr, PRECISION: tl.constexpr):
-    """(I + A)^-1 of a strictly lower triangular A [C, C]; `blocks` [C/16, 16, 16] are its diagonal blocks.
+    """(I + A)^-1 of a strictly lower triangular A [C, C], C up to 64; `blocks` [C/16, 16, 16] are its diagonal blocks.
 
     With |k| = 1 and beta <= 2 every entry on the way is at most 2, since each X is a product of reflections.
     """
@@ -226,7 +226,7 @@ def inverse(A, blocks, C: tl.constexpr, PRECISION: tl.constexpr):
     X = tl.reshape(X, (C, C))
     r = tl.arange(0, C)[:, None]
     c = tl.arange(0, C)[None, :]
-    for level in tl.static_range(4, 7):
+    for level in tl.static_range(4, 6):
         if (2 << level) <= C:
             X = double(X, A, r, c, level, PRECISION)
     return X
@@ -393,8 +393,9 @@ def in_order(tile, C: tl.constexpr, R: tl.constexpr):
 
 @triton.jit
 def inverse_norms(square, NORMALIZE: tl.constexpr):
-    """1/|x| in float32 from |x|^2, 0 for a zero row; 1 where nothing is normalised."""
+    """1/|x| from |x|^2 in its format, 0 for a zero row; 1 where nothing is normalised."""
     if NORMALIZE:
         safe = tl.where(square > 0, square, 1.0)
-        return tl.where(square > 0, 1.0 / tl.sqrt_rn(safe), 0.0)
+        root = tl.sqrt(safe) if square.dtype == tl.float64 else tl.sqrt_rn(safe)
+        return tl.where(square > 0, 1.0 / root, 0.0)
     return square * 0.0 + 1.0

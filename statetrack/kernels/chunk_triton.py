@@ -2,7 +2,8 @@
 
 A precision mode fixes the rounding points. `fast` with 16-bit inputs keeps intermediates in bfloat16 (float16 has not
 the range of anchored factors) and the state in float32; with float32 inputs it keeps float32 and multiplies in tf32.
-`tracking` keeps float32 and multiplies as three tf32 products; `exact` multiplies in float32.
+`tracking` keeps float32 and multiplies as three tf32 products; `exact` multiplies in float32. Both make M and T
+(`chunk_prepare`) in float64, and keep T so where a chunk has at most 64 rows.
 
 Main definitions: `ckda_chunk`, `Launch`, `launches`.
 
@@ -29,6 +30,8 @@ from .gates import KINDS, Gate, Precision
 # The pass over a sequence's chunks, forwards and backwards; `tilelang_states` has another.
 States = tuple[Callable[..., None], Callable[..., None]]
 _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
+# Rows of a chunk whose T fits into shared memory as float64.
+_WIDEST = 64
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         prepare_channels=min(_block(K), 128 if light else 64),
         prepare_warps=8 if _block(K) >= 64 else 4,
         prepare_registers=128 if light and _block(K) >= 64 else None,
-        solve_warps=2,
+        solve_warps=2 if precision == "fast" else chunk // 16,
         state_columns=min(_block(V), columns),
         state_warps=4,
         state_stages=stages,
@@ -142,7 +145,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         replace(first, prepare_warps=12 - first.prepare_warps, prepare_registers=None),
         replace(first, prepare_registers=None),
         replace(first, prepare_channels=min(_block(K), 64)),
-        replace(first, solve_warps=4),
+        replace(first, solve_warps=2 * first.solve_warps),
         replace(first, state_columns=min(_block(V), 16), state_stages=1),
         replace(first, state_warps=8, state_stages=1),
         replace(first, gradient_channels=min(_block(K), 64), gradient_warps=8),
@@ -297,9 +300,13 @@ def _prepare(
 ) -> dict[str, Tensor]:  # fmt: skip
     C, rows = call.launch.chunk, call.rows
     half = q.dtype in (torch.bfloat16, torch.float16) and call.precision == "fast"
+    short = torch.bfloat16 if half else torch.float32
+    # What a chunk of reflections of one plane does to a state magnifies rounding of M and T by the square of its rows,
+    # and a word that repeats itself rounds them the same way every time.
+    wide = call.precision != "fast"
     tile = (call.chunks, call.value_heads)
 
-    def new(*shape: int, dtype: torch.dtype = torch.bfloat16 if half else torch.float32) -> Tensor:
+    def new(*shape: int, dtype: torch.dtype = short) -> Tensor:
         return torch.empty(*tile, *shape, dtype=dtype, device=q.device)
 
     kept = {
@@ -307,7 +314,7 @@ def _prepare(
         "kt": new(C, call.K),
         "qt": new(C // rows, call.K),
         "aqk": new(C // rows, C),
-        "tinv": new(C, C),
+        "tinv": new(C, C, dtype=torch.float64 if wide and C <= _WIDEST else short),
         "norms": new(C, dtype=torch.float32),
         "betas": new(C, dtype=torch.float32),
         "q_scales": new(C // rows, dtype=torch.float32),
@@ -315,7 +322,7 @@ def _prepare(
         "halves": new(2, call.K, dtype=torch.float32),
         "flags": new(dtype=torch.int32),
     }
-    pairs = new(C, C, dtype=torch.float16 if half else torch.float32)
+    pairs = new(C, C, dtype=torch.float64 if wide else torch.float16 if half else torch.float32)
     grid = (call.value_heads, call.chunks)
     # Rows of a tile that one thread holds, 16 bytes of a row at a time; a token's rows are in one thread.
     held = C * call.launch.prepare_channels * q.element_size() // (16 * 32 * call.launch.prepare_warps)

@@ -75,8 +75,10 @@ def chunked(
     """The layer operation of `statetrack.kernels.api` on the tables' keys, β, gates and values.
 
     Tables are rounded to `tables_as` (None: `storage`); 8-bit ones are handed on in bfloat16, which holds them. Keys
-    get length 1 in the arithmetic format. The state comes back in the arithmetic format, whatever `storage` is. With a
-    `precision` the Triton path runs, otherwise the torch path with chunks of `rows` rows.
+    get length 1 in the arithmetic format where all of a layer's have it up to rounding; otherwise their lengths mean
+    something (`statetrack.constructions.dyadic_keys`), and they stay as they are. The state comes back in the
+    arithmetic format, whatever `storage` is. With a `precision` the Triton path runs, otherwise the torch path with
+    chunks of `rows` rows.
 
     Raises:
         InvalidInput: dense layers, biases, heads that round down, id -1 (no token), and what `recurrent` refuses.
@@ -110,7 +112,7 @@ def chunked(
         Gate("alpha", laid(narrow.gates, exact)),
         scale=1.0,
         factors=factors,
-        normalize_keys=True,
+        normalize_keys=_are_unit(narrow.keys),
         normalize_queries=False,
         initial_state=S,
         output_final_state=True,
@@ -120,6 +122,12 @@ def chunked(
     )
     assert last is not None
     return o.to(exact), last
+
+
+def _are_unit(keys: Tensor) -> bool:
+    """Whether every key [..., K] has length 1 up to rounding to its format, or is zero."""
+    sizes = keys.double().norm(dim=-1)
+    return bool((((sizes - 1).abs() <= torch.finfo(keys.dtype).eps) | (sizes == 0)).all())
 
 
 def scanned(

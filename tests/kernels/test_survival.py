@@ -98,6 +98,24 @@ def test_short_words_survive_in_float64_in_every_order(source: str, target: str,
         assert survival(made, words, order=order, **how).tolist() == [120] * 4
 
 
+@pytest.mark.parametrize("order", ["chunk16", "chunk32", "chunk64"])
+@pytest.mark.parametrize(("source", "target"), [("S3", "ckda"), ("S4", "deltaproduct"), ("Z60", "deltaproduct")])
+def test_keys_with_lengths_keep_them_in_chunks(source: str, target: str, order: str) -> None:
+    """Dyadic keys come with the β for their length: the steps are those of the recurrence, to the last digits."""
+    made = model_of(st.build(source, target, check=False).weights("bfloat16", keys="dyadic"))
+    tables = made.layers[0].tables
+    assert bool(((tables.keys.norm(dim=-1) - 1).abs() > 0.1).any())
+    ids = torch.randint(0, tables.shape[0], (3, 200), generator=torch.Generator().manual_seed(1))
+    expected, last = recurrent(tables, ids, storage=torch.float64, tables_as=torch.bfloat16)
+    got, state = order_of(order, "cpu")(tables, ids, storage=torch.float64, tables_as=torch.bfloat16)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(state, last, rtol=1e-9, atol=1e-9)
+    words = {"words": 4, "length": 150, "storage": torch.bfloat16}
+    random = words_of("random", made, seed=1, **words)
+    if source != "Z60":
+        assert survival(made, random, order=order, **words).tolist() == [150] * 4
+
+
 def test_survival_is_the_first_wrong_token_of_each_word_whatever_the_chunks() -> None:
     made = model("Z60", "ckda", "bfloat16")
     how = {"words": 6, "length": 900, "storage": torch.bfloat16}
