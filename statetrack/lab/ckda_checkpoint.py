@@ -71,7 +71,7 @@ def model_parts(weights: Weights, precision: str = "exact") -> tuple[Stream, Mod
             raise InvalidInput(f"ckda has β up to 2 and gates in [-1, 1], the program has β {layer.betas.max():.6g}")
     plan = plan_of(weights)
     stream = Stream(weights, plan, tables, 0)
-    width = max(stream.channels, math.ceil(stream.inner / _WIDEST), 8)
+    width = max(stream.channels, math.ceil((stream.inner + 1) / _WIDEST), 8)
     rows, columns = (_power(max(layer.shape[axis] for layer in tables)) for axis in (3, 4))
     config = LayerConfig(
         "ckda",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,16 +65,15 @@ class LayerTables:
         """Key channels but for the constant one."""
         return self.shape[3] - int(self.constant)
 
-    def margin(self, head: int) -> float:
-        """1 - the largest cosine of two of the head's readouts; 2 without two of them."""
-        cosines = self.points[head] @ self.points[head].T
-        np.fill_diagonal(cosines, -1.0)
-        return float(1.0 - cosines.max(initial=-1.0))
-
-    @property
-    def least_margin(self) -> float:
-        """The least margin of its heads."""
-        return min((self.margin(head) for head in range(len(self.points))), default=2.0)
+    @cached_property
+    def margins(self) -> tuple[float, ...]:
+        """For each head 1 - the largest cosine of two of its readouts; 2 without two of them."""
+        made: list[float] = []
+        for points in self.points:
+            cosines = points @ points.T
+            np.fill_diagonal(cosines, -1.0)
+            made.append(float(1.0 - cosines.max(initial=-1.0)))
+        return tuple(made)
 
     def copied(self, copies: int, rows: int) -> LayerTables:
         """The same in `rows` key channels: every channel but the constant one `copies` times, zeros behind.
@@ -146,7 +146,7 @@ def layer_tables(weights: Weights, *, refreshed: bool = False) -> tuple[LayerTab
     """
     _check(weights)
     made = tuple(_layer(weights.tensors, f"layers.{i}.", refreshed) for i in range(layers_of(weights.tensors)))
-    least = min(tables.least_margin for tables in made)
+    least = min((margin for tables in made for margin in tables.margins), default=2.0)
     if least < _LEAST_MARGIN:
         raise InvalidInput(
             f"directions of readouts differ by a cosine of {least:.2g} only, a head's output norm needs {_LEAST_MARGIN}"

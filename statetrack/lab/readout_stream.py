@@ -61,7 +61,7 @@ class Stream:
     @property
     def margin(self) -> float:
         """The least margin of a head."""
-        return min((layer.least_margin for layer in self.tables), default=2.0)
+        return min((margin for layer in self.tables for margin in layer.margins), default=2.0)
 
     @cached_property
     def named(self) -> Integers:
@@ -172,7 +172,7 @@ class Stream:
                 row -= 2 * self._bias
             else:
                 layer, head = signal.head
-                gain = 2 / self.tables[layer].margin(head)
+                gain = 2 / self.tables[layer].margins[head]
                 row[self.readout(layer, head)] += gain * self.tables[layer].points[head][values[0]]
                 row -= gain * self._bias
         return row

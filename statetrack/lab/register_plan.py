@@ -168,7 +168,7 @@ class _Planner:
         while True:
             signals = tuple(sorted({s for view in views for s in view.signals}))
             shape = [self.signals[s].size for s in signals]
-            wide = [i for i, view in enumerate(views) if len(view.signals) > 1]
+            wide = [i for i, view in enumerate(views) if self._shrinks(view)]
             if math.prod(shape) <= _SMALL:
                 break
             if not wide:
@@ -188,6 +188,12 @@ class _Planner:
         for place in places:
             made = np.where(place < 0, -1, made)
         return _simple(signals, made)
+
+    def _shrinks(self, view: View) -> bool:
+        """Whether it has fewer values than cells once it is written."""
+        if len(view.signals) == 1:
+            return self.signals[view.signals[0]].head is not None and len(np.unique(view.table)) < view.table.size
+        return len(view.signals) > 1
 
     def _one_signal(self, view: View) -> View:
         """The same as a view of the token or of one register, or a constant; written by an MLP if need be."""
