@@ -88,9 +88,7 @@ class LayerTables:
         state = np.zeros((len(self.state), rows, self.state.shape[2]))
         state[:, : len(order)] = self.state[:, order] * shrink[:, None]
         gates = _padded(self.gates[..., order], (*self.gates.shape[:3], rows), 1.0)
-        keys, queries = (
-            _padded(x[..., order] * shrink, (*x.shape[:-1], rows), 0.0) for x in (self.keys, self.queries)
-        )
+        keys, queries = (_padded(x[..., order] * shrink, (*x.shape[:-1], rows), 0.0) for x in (self.keys, self.queries))
         return replace(self, keys=keys, gates=gates, queries=queries, state=state)
 
     def widened(self, heads: int, factors: int) -> LayerTables:

@@ -1,10 +1,10 @@
 """A compiled program as a checkpoint of flash-linear-attention: a folder that `AutoModelForCausalLM` loads.
 
-Embeddings are unit vectors, so every RMS norm before the mixer is a constant (`readout_stream`). Projections are tables
-of the layer's input id. SiLU stands behind the projections of keys and queries: a key is scaled until its most negative entry is
--1/4, which SiLU takes (its least value is -0.278), and the preimage is written. β = 2, β = 0 and gates 1 come from
-pre-activations so large that floats round them. The output norm leaves directions, which the head compares with those
-of the program.
+What a block adds to the residual stream has always the same length, so every RMS norm is a constant (`readout_stream`).
+Projections are tables of the layer's input id; a block without a layer has an idle mixer. SiLU stands behind the
+projections of keys and queries: a key is scaled until its most negative entry is -1/4, which SiLU takes (its least
+value is -0.278), and the preimage is written. β = 2, β = 0 and gates 1 come from pre-activations so large that floats
+round them. The output norm leaves directions, which the MLP compares with those of the program.
 
 Main definitions: `fla_checkpoint`, `FLA_MODELS`, `silu_preimage`.
 
@@ -201,13 +201,12 @@ class _Parts:
     def _idle(self) -> dict[str, Floats]:
         """A mixer that adds nothing; what all mixers have in common."""
         width, channels = self.width, self.heads * self.width
-        made = {f"{name}_proj.weight": np.zeros((n, self.residual)) for name, n in self._sizes()}
+        made: dict[str, Floats] = {f"{name}_proj.weight": np.zeros((n, self.residual)) for name, n in self._sizes()}
         made |= {"o_proj.weight": np.zeros((self.residual, channels))}
         made |= {"o_norm.weight": np.full(width, 1 / math.sqrt(width))}
         if self.conv:
             for name, n in self._sizes()[:3]:
-                made[f"{name}_conv1d.weight"] = np.zeros((n, 1, self.conv))
-                made[f"{name}_conv1d.weight"][..., -1] = 1.0
+                made[f"{name}_conv1d.weight"] = np.tile(np.eye(self.conv)[-1], (n, 1, 1))
         if self.kind == "kda":
             made |= {
                 "f_proj.0.weight": np.zeros((width, self.residual)),
