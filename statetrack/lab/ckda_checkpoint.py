@@ -87,7 +87,7 @@ def model_parts(weights: Weights, precision: str = "exact") -> tuple[Stream, Mod
     )
     mixer = config.heads * (config.factors + 1) * (2 * rows + columns) * width
     check_size(plan.blocks, mixer + 3 * stream.inner * width)
-    ratio = (stream.inner + 0.5) / width
+    ratio = (stream.inner + 0.5) / width if stream.inner else 0.0
     model = ModelConfig(config, layers=plan.blocks, vocab=stream.vocabulary, mlp_ratio=ratio, norm=False)
     return stream, model, _parameters(stream, config, plan.blocks)
 
@@ -97,7 +97,7 @@ def _parameters(stream: Stream, config: LayerConfig, blocks: int) -> dict[str, F
     layers = {block: layer for layer, (block, _) in enumerate(stream.plan.layers)}
     for block in range(blocks):
         mixer = _mixer(stream, config, layers[block]) if block in layers else _idle(config)
-        mlp = stream.mlp(block, config.width, stream.inner)
+        mlp = stream.mlp(block, config.width, stream.inner) if stream.inner else {}
         made |= {f"body.blocks.{block}.mixer.{name}": t for name, t in mixer.items()}
         made |= {f"body.blocks.{block}.mlp.{name}.weight": t for name, t in mlp.items()}
     return made

@@ -1,14 +1,16 @@
 """The residual stream of an exported program: its channels, and the MLPs that look up what readouts and tables mean.
 
-Channels: one a start token, a symbol and a state; the readouts of every layer's heads, divided by their lengths; and
-one a value of every register that is written, with one more for tokens that are no symbols. Every token's embedding is
-a unit vector, and what a block adds has always the same length, so RMS norms multiply by constants. The channels of
-tokens and states add up to 1 until the last MLP, which writes the state; that serves as a bias.
+Channels: one a start token, a symbol and a state; three that are the same at every token; the readouts of every layer's
+heads, divided by their lengths; and one a value of every register that is written, with one more for tokens that are no
+symbols. An embedding is 1/2 in the id's channel and in the constant three, a unit vector; what a block adds has always
+the same length, so RMS norms multiply by constants. The constant channels serve as a bias, in three parts so that it is
+exact in bfloat16 too.
 
-A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over channels that must be 1 and of
+A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over values x that must be 1 and of
 2 (cosine - 1) / margin over readouts that must be met, so z = 1 where it is met and z <= -1 elsewhere. Two SwiGLU units
 make a step of it, (SiLU(64 z + 16) - SiLU(64 z - 16)) / 32: 1 up to 1e-7 from z = 1/2 on, 0 up to 1e-7 until -1/2. So
-errors do not grow from one block to the next.
+errors do not grow from one block to the next. The last MLP writes the state; where every state is one readout, the head
+compares the rows z instead, which needs no margin against errors that all of them have.
 
 Main definitions: `Stream`.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import ml_dtypes
 import numpy as np
 
 from statetrack.constructions.weights import Weights
@@ -27,6 +30,7 @@ from .compiled_tables import Floats, LayerTables
 from .register_plan import Conditions, Integers, Plan, entries
 
 _STEEP, _HALF, _GAP = 64.0, 16.0, 20.0
+_PARTS = 3
 # 1 GiB of float32.
 _MOST_NUMBERS = 1 << 28
 
@@ -44,7 +48,7 @@ class Stream:
         self._start_state = int(weights.dfa.start)
         self._readouts: list[int] = []
         self._registers: dict[int, int] = {}
-        place = self.vocabulary
+        place = self.vocabulary + _PARTS
         for layer in tables:
             self._readouts.append(place)
             place += layer.shape[1] * layer.shape[4]
@@ -92,6 +96,7 @@ class Stream:
         channels, places = self.rows(layer)
         made[:, channels] = flat[places].T
         made[:, self.named] = np.broadcast_to(np.reshape(other, (-1, 1)), (flat.shape[1], self.states))
+        made[:, : self.vocabulary] *= 2
         return made
 
     def squares(self, block: int, *, mixed: bool) -> float:
@@ -102,44 +107,80 @@ class Stream:
             if at < block or (mixed and at == block)
         )
         registers = sum(lookup.block < block for lookup in self.plan.lookups)
-        return float(1 + heads + registers + (block == self.plan.blocks))
+        return 1 + heads + registers + (0.25 if block == self.plan.blocks and not self._direct else 0.0)
 
     def embeddings(self, size: int) -> Floats:
         """Unit vectors [vocabulary, size]."""
-        return np.eye(self.vocabulary, size)
+        made = np.eye(self.vocabulary, size) / 2
+        made[:, self.vocabulary : self.vocabulary + _PARTS] = 0.5
+        return made
 
     @cached_property
     def inner(self) -> int:
-        """Units of the widest MLP."""
+        """Units of the widest MLP; 0 where none looks anything up."""
         return max(len(units) for units in self._units) * 2
 
     def mlp(self, block: int, size: int, inner: int) -> dict[str, Floats]:
         """Gate, up [inner, size] and down [size, inner] of the block's MLP."""
         made = {name: np.zeros((inner, size)) for name in ("gate", "up")} | {"down": np.zeros((size, inner))}
         for i, (row, channel) in enumerate(self._units[block]):
+            amount = 0.5 if channel < self.vocabulary else 1.0
             for unit, shift in ((2 * i, _HALF), (2 * i + 1, -_HALF)):
-                made["gate"][unit, : self.channels] = _STEEP * row + shift * self._bias
+                made["gate"][unit, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
                 made["up"][unit, : self.channels] = self._bias
-                made["down"][channel, unit] = np.sign(shift) / (2 * _HALF)
+                made["down"][channel, unit] = amount * np.sign(shift) / (2 * _HALF)
         return made
 
     def head(self, size: int) -> Floats:
-        """Logits [vocabulary, size]: 10 for the id of the state, -10 for other states, -20 for other ids."""
+        """Logits [vocabulary, size]: 10 or more for the id of the state, -10 or less for others, -20 for other ids."""
         rows = np.zeros((self.vocabulary, size))
-        rows[: self.tokens, self.named] = -_GAP
-        rows[self.tokens :, self.named] = _GAP * np.eye(self.states) - _GAP / 2
+        rows[:, : self.channels] = -_GAP * self._bias
+        states = rows[self.tokens :, : self.channels]
+        if not self._direct:
+            states += _GAP / 2 * self._bias
+            states[:, self.named] += 2 * _GAP * np.eye(self.states)
+            return rows
+        # Rows that no readout can outweigh, for start tokens and for ids that name states.
+        gains = [2 / self._margin(number) for conditions, _ in self._answers for number, _ in conditions]
+        most = _GAP * (4 + 2 * max(len(conditions) for conditions, _ in self._answers) * max(gains))
+        for conditions, state in self._answers:
+            states[state] = self._in_parts(_GAP / 2 * self._met(conditions))
+        states[:, self.named] += 2 * most * np.eye(self.states)
+        states[self._start_state, : self.starts] += 2 * most
         return rows
 
     @cached_property
+    def _answers(self) -> list[tuple[Conditions, int]]:
+        return entries(self.plan.answer, self.plan.signals)
+
+    @cached_property
+    def _direct(self) -> bool:
+        """Whether every state is one entry of readouts only, which the head can compare."""
+        heads = [self.plan.signals[number].head for conditions, _ in self._answers for number, _ in conditions]
+        return bool(heads) and None not in heads and len({state for _, state in self._answers}) == len(self._answers)
+
+    @cached_property
     def _bias(self) -> Floats:
-        """A row that is 1 at every token before the last MLP."""
-        return (np.arange(self.channels) < self.vocabulary).astype(np.float64)
+        """A row that is 1 at every token."""
+        return 2.0 * (np.arange(self.channels) == self.vocabulary)
 
     @cached_property
     def _special(self) -> Floats:
         """A row that is 1 at tokens that are no symbols."""
         at = np.arange(self.channels)
-        return ((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary))).astype(np.float64)
+        return 2.0 * ((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)))
+
+    def _in_parts(self, row: Floats) -> Floats:
+        """The same row with its bias in parts, each the nearest number of bfloat16 to what is left."""
+        made, left = row.copy(), row[self.vocabulary]
+        for channel in range(self.vocabulary, self.vocabulary + _PARTS):
+            made[channel] = float(np.float64(left).astype(ml_dtypes.bfloat16))
+            left -= made[channel]
+        return made
+
+    def _margin(self, signal: int) -> float:
+        layer, head = self.plan.signals[signal].head or (0, 0)
+        return self.tables[layer].margins[head]
 
     @cached_property
     def _units(self) -> list[list[tuple[Floats, int]]]:
@@ -155,11 +196,11 @@ class Stream:
                     none = first + plan.signals[lookup.signal].size
                     units.append((2 * self._special - self._bias, none))
             made.append(units)
-        answers = entries(plan.answer, plan.signals)
-        made[-1] += [(self._met(conditions), self.tokens + value) for conditions, value in answers]
-        if self.starts:
-            first = (np.arange(self.channels) < self.starts).astype(np.float64)
-            made[-1].append((2 * first - self._bias, self.tokens + self._start_state))
+        if not self._direct:
+            made[-1] += [(self._met(conditions), self.tokens + value) for conditions, value in self._answers]
+            if self.starts:
+                first = 2.0 * (np.arange(self.channels) < self.starts)
+                made[-1].append((2 * first - self._bias, self.tokens + self._start_state))
         return made
 
     def _met(self, conditions: Conditions) -> Floats:
@@ -168,11 +209,11 @@ class Stream:
         for number, values in conditions:
             signal = self.plan.signals[number]
             if signal.head is None:
-                row[self._values(number)[list(values)]] += 2
+                row[self._values(number)[list(values)]] += 4 if number == 0 else 2
                 row -= 2 * self._bias
             else:
                 layer, head = signal.head
-                gain = 2 / self.tables[layer].margins[head]
+                gain = 2 / self._margin(number)
                 row[self.readout(layer, head)] += gain * self.tables[layer].points[head][values[0]]
                 row -= gain * self._bias
         return row
