@@ -3,7 +3,8 @@
 A job is one kernel in one type of its inputs; jobs run side by side in processes of their own, for each compiles
 kernels. Rows are those of `statetrack.kernels.conform.Row`, with the kernel's name and the type; failing inputs, made
 small, go to the folder `--save`. `--recurrent N` gives the drift tests and the trackers N tokens through `ckda_decode`
-as well (float32 state, token by token).
+as well (float32 state, token by token). Kernels run in one configuration each, which takes seconds a kernel where
+autotuning takes minutes, and one configuration's numbers are what the rows state; `--tune` tunes them.
 """
 # torch and fla are only partly typed.
 # pyright: basic
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 from report import save
 from torch import Tensor
+from tuning import TUNED, one_configuration
 
 from statetrack.kernels.api import ckda_decode
 from statetrack.kernels.conform import conform
@@ -60,6 +62,8 @@ def recurrent(
 def job(name: str, dtype: str, lengths: tuple[int, ...], options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one kernel in one type; drift tests at every length, trackers at the longest."""
     rows: list[dict[str, Any]] = []
+    if not options.tune:
+        one_configuration()
     if name == "ckda recurrent":
         kernel = Kernel("ckda recurrent", recurrent, "ours")
         checks: tuple[str, ...] = ("decode", "drift")
@@ -88,6 +92,7 @@ def main() -> None:
     parser.add_argument("--checks", nargs="+", default=["decode", "split", "varlen", "gradient", "drift"])
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 4096, 32768])
     parser.add_argument("--recurrent", type=int, default=0, help="tokens through ckda_decode; 0: not run")
+    parser.add_argument("--tune", action="store_true", help="autotune the kernels")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--save", type=Path, default=None, help="folder for failing inputs")
     options = parser.parse_args()
@@ -95,6 +100,7 @@ def main() -> None:
     if options.recurrent:
         asked.append(("ckda recurrent", "float32", (options.recurrent,)))
     name = torch.cuda.get_device_name() if options.place.startswith("cuda") else options.place
+    name = f"{name}, {'kernels autotuned' if options.tune else TUNED}"
     rows: list[dict[str, Any]] = []
     for more in done(job, asked, options):
         # What is measured is kept, also when the run is stopped.

@@ -4,8 +4,10 @@
 
 Every case is built, exported for each model of flash-linear-attention and for our type `ckda`, loaded by
 `AutoModelForCausalLM.from_pretrained`, and run on random words; the states that its logits name are compared with the
-automaton's. Needs transformers and, for flash-linear-attention, a CUDA device (`--place cpu` runs `ckda` only). What a
-model cannot express is a row with the refusal; a row that fails holds its error and does not stop the others.
+automaton's. Needs transformers and, for flash-linear-attention, a CUDA device; `--place cpu` runs `ckda` only, but with
+TRITON_INTERPRET=1 set every model, for some ten tokens a second. What a model cannot express is a row with the refusal;
+a row that fails holds its error and does not stop the others. Kernels run in one configuration each, which takes
+seconds a model where autotuning takes minutes; `--tune` tunes them.
 """
 # torch and transformers are only partly typed.
 # pyright: basic
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -26,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 from report import save
+from tuning import TUNED, one_configuration
 
 import statetrack as st
 from statetrack.lab.ckda_checkpoint import ckda_checkpoint
@@ -38,10 +42,13 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "(ab)*": ("regex:(ab)*", {}, ("ckda", "kda", "deltaproduct", "deltanet")),
     "S3": ("S3", {}, ("ckda", "deltaproduct", "deltanet")),
     "S3 by permutations": ("S3", {"construction": "permutation"}, ("deltaproduct",)),
-    "Z60": ("Z60", {}, ("ckda", "deltaproduct")),
+    "(ab)* by a cascade": ("regex:(ab)*", {}, ("deltanet",)),
+    "contains aba": ("regex:(a|b)*aba(a|b)*", {}, ("kda", "deltanet")),
+    "Z60": ("Z60", {}, ("ckda", "deltaproduct", "deltanet")),
     "A5": ("A5", {}, ("ckda", "deltaproduct")),
     "A5 by permutations": ("A5", {"construction": "permutation"}, ("deltaproduct",)),
-    "S5": ("S5", {}, ("ckda", "deltaproduct")),
+    "A5 by blocks": ("A5", {"letters": "generators"}, ("deltanet",)),
+    "S5": ("S5", {}, ("ckda", "deltaproduct", "deltanet")),
     "S5, neighbour swaps": (SWAPS, {"letters": "generators"}, ("ckda", "deltanet")),
 }
 FORMATS = ("float32", "bfloat16")
@@ -55,15 +62,17 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=10_000)
     parser.add_argument("--only", nargs="+", default=list(CASES), help="cases")
     parser.add_argument("--models", nargs="+", default=[*FLA_MODELS, "ckda"])
+    parser.add_argument("--tune", action="store_true", help="autotune the kernels")
     parser.add_argument("--name", default="exported")
     options = parser.parse_args()
+    tuned = "kernels autotuned" if options.tune or not one_configuration() else TUNED
     name = torch.cuda.get_device_name() if options.place.startswith("cuda") else "CPU"
     rows: list[dict[str, Any]] = []
     for case in options.only:
         for row in case_rows(case, options):
             rows.append(row)
             print(json.dumps(row), flush=True)
-            save(options.name, options.device, rows, f"{name}, {versions()}")
+            save(options.name, options.device, rows, f"{name}, {versions()}, {tuned}")
 
 
 def case_rows(case: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -81,7 +90,7 @@ def case_rows(case: str, options: argparse.Namespace) -> Iterator[dict[str, Any]
         for model in options.models:
             if model in done:
                 continue
-            if model != "ckda" and not options.place.startswith("cuda"):
+            if model != "ckda" and not (options.place.startswith("cuda") or os.environ.get("TRITON_INTERPRET")):
                 continue
             for dtype in FORMATS:
                 for mode in modes(model, dtype):
@@ -158,6 +167,7 @@ def measured(
         "start_right": bool(not starts or (named[:, len(starts) - 1] == facts["start_state"]).all()),
         "generates": [int(x) - facts["first_state_id"] for x in new] == [int(states[0, 19])] * 2,
         "least_lead": least,
+        "blocks": facts["blocks"],
         "missing_keys": len(info["missing_keys"]),
         "unexpected_keys": len(info["unexpected_keys"]),
         "seconds": round(time.perf_counter() - started, 2),

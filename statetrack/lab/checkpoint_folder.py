@@ -18,7 +18,6 @@ from safetensors.numpy import save as to_bytes
 from statetrack.constructions.weights import Array, Weights, write_whole
 from statetrack.errors import InvalidFile
 
-from .compiled_tables import TokenTables
 from .readout_stream import Stream
 
 
@@ -49,20 +48,18 @@ class Checkpoint:
         write_whole(place / "model.safetensors", to_bytes(tensors, {"format": "pt"}))
 
 
-def facts_of(
-    weights: Weights, tables: TokenTables, stream: Stream, dtype: str, starts: int | None = None
-) -> dict[str, Any]:
-    """What statetrack.json says; `starts`: of how many start tokens, if not those of the tables."""
-    count = tables.starts if starts is None else starts
+def facts_of(weights: Weights, stream: Stream, dtype: str) -> dict[str, Any]:
+    """What statetrack.json says."""
     return {
         "format": "statetrack-export/1",
         "certificate_digest": weights.certificate["digest"],
-        "start_ids": list(range(count)),
-        "first_symbol_id": count,
-        "alphabet": list(tables.alphabet),
+        "start_ids": list(range(stream.starts)),
+        "first_symbol_id": stream.starts,
+        "alphabet": list(weights.dfa.alphabet),
         "first_state_id": stream.tokens,
         "states": stream.states,
         "start_state": int(weights.dfa.start),
-        "margin": tables.margin,
+        "margin": stream.margin,
+        "blocks": stream.plan.blocks,
         "dtype": dtype,
     }

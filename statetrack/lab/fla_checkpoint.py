@@ -1,10 +1,10 @@
 """A compiled program as a checkpoint of flash-linear-attention: a folder that `AutoModelForCausalLM` loads.
 
-Embeddings are unit vectors, so every RMS norm before the mixer is a constant (`readout_stream`). Projections are tables
-of the token. SiLU stands behind the projections of keys and queries: a key is scaled until its most negative entry is
--1/4, which SiLU takes (its least value is -0.278), and the preimage is written. β = 2, β = 0 and gates 1 come from
-pre-activations so large that floats round them. The output norm leaves directions, which the head compares with those
-of the program.
+What a block adds to the residual stream has always the same length, so every RMS norm is a constant (`readout_stream`).
+Projections are tables of the layer's input id; a block without a layer has an idle mixer. SiLU stands behind the
+projections of keys and queries: a key is scaled until its most negative entry is -1/4, which SiLU takes (its least
+value is -0.278), and the preimage is written. β = 2, β = 0 and gates 1 come from pre-activations so large that floats
+round them. The output norm leaves directions, which the MLP compares with those of the program.
 
 Main definitions: `fla_checkpoint`, `FLA_MODELS`, `silu_preimage`.
 
@@ -14,7 +14,7 @@ References: docs/export.md; layers and configurations of flash-linear-attention 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import ml_dtypes
@@ -24,8 +24,9 @@ from statetrack.constructions.weights import Array, Weights
 from statetrack.errors import InvalidInput
 
 from .checkpoint_folder import Checkpoint, facts_of
-from .compiled_tables import Floats, Integers, TokenTables, token_tables
-from .readout_stream import Stream
+from .compiled_tables import Floats, LayerTables, layer_tables
+from .readout_stream import Stream, check_size
+from .register_plan import Integers, plan_of
 
 FlaModel = Literal["delta_net", "gated_deltaproduct", "kda"]
 FLA_MODELS: tuple[FlaModel, ...] = ("delta_net", "gated_deltaproduct", "kda")
@@ -45,7 +46,7 @@ def fla_checkpoint(
     conv: int = 0,
     mode: str = "fused_recurrent",
 ) -> Checkpoint:
-    """The program of a weights file (one layer; float64 for accuracy) as a model of flash-linear-attention 0.6.
+    """The program of a weights file (float64 for accuracy) as a model of flash-linear-attention 0.6.
 
     Args:
         weights: `Weights.in_format("float64")` of what `statetrack build` wrote.
@@ -56,24 +57,23 @@ def fla_checkpoint(
         mode: the kernel for inference: "fused_recurrent" (float32 products) or "chunk" (faster; bfloat16, kda TF32).
 
     Raises:
-        InvalidInput: what the model does not have, by name; a program that is no table of the token.
+        InvalidInput: what the model does not have, by name; look-ups that are too large.
     """
     for name, got, known in (("model", model, ("auto", *FLA_MODELS)), ("number format", dtype, tuple(NUMBER_TYPES))):
         if got not in known:
             raise InvalidInput(f"{name} {got!r}: know {', '.join(known)}")
     if mode not in ("fused_recurrent", "chunk") or conv < 0:
         raise InvalidInput(f"mode {mode!r} (know fused_recurrent, chunk), convolution {conv} (at least 0)")
-    tables = token_tables(weights)
+    tables = layer_tables(weights)
     kind = _chosen(tables, model)
     if mode == "chunk" and dtype == "float32" and kind != "kda":
         raise InvalidInput(f"{kind}'s chunk kernel takes no float32: give --dtype bfloat16 or --mode fused_recurrent")
-    if kind == "gated_deltaproduct" and tables.constant and (tables.gates != 1).any():
-        tables = token_tables(weights, refreshed=True)
-    width = _width(tables)
-    own = tables.shape[3] - int(tables.constant)
-    spread = tables.copied(_copies(tables, own, width - int(tables.constant)), width)
-    parts = _Parts(spread, kind, dtype, conv, width, len(weights.dfa.delta))
-    return Checkpoint(_config(parts, mode), parts.tensors(), facts_of(weights, tables, parts.stream, dtype))
+    if kind == "gated_deltaproduct":
+        tables = layer_tables(weights, refreshed=True)
+    factors = max(layer.shape[2] for layer in tables)
+    starts = max(layer.starts(factors) for layer in tables)
+    parts = _Parts(Stream(weights, plan_of(weights), tables, starts), kind, dtype, conv)
+    return Checkpoint(_config(parts, mode), parts.tensors(), facts_of(weights, parts.stream, dtype))
 
 
 def silu_preimage(y: Floats) -> Floats:
@@ -87,31 +87,36 @@ def silu_preimage(y: Floats) -> Floats:
     return np.where(y == 0, 0.0, (low + high) / 2)
 
 
-def _missing(tables: TokenTables, kind: FlaModel) -> list[str]:
+def _missing(tables: Sequence[LayerTables], kind: FlaModel) -> list[str]:
     """What the program needs and the model does not have."""
-    factors, gates = tables.shape[2], tables.gates
-    if (gates < 0).any():
+    factors, beta = max(layer.shape[2] for layer in tables), max(layer.betas.max(initial=0.0) for layer in tables)
+    if any((layer.gates < 0).any() for layer in tables):
         return [f"{kind} has no signed gates: use --to hf"]
     faults: list[str] = []
     if factors > 1 and kind != "gated_deltaproduct":
         faults.append(f"{kind} has one factor a token, the program has {factors}")
-    if kind == "delta_net" and (gates != 1).any():
+    if kind == "delta_net" and any((layer.gates != 1).any() for layer in tables):
         faults.append("delta_net has no gates")
     if kind == "gated_deltaproduct":
-        own = gates[..., : gates.shape[-1] - int(tables.constant)]
-        if (own != own[..., :1]).any():
+        own = [layer.gates[..., : layer.own] for layer in tables]
+        if any((gates != gates[..., :1]).any() for gates in own):
             faults.append("gated_deltaproduct has one gate for all channels, the program has gates of channels")
-        if (own[:, :, 1:] != 1).any():
+        if any((gates[:, :, 1:] != 1).any() for gates in own):
             faults.append("gated_deltaproduct has a gate before the first factor only, the program has one before each")
-    if tables.betas.max(initial=0.0) > 2 + 1e-12:
-        faults.append(f"{kind} has β up to 2, the program has {tables.betas.max():.6g}")
-    if kind == "kda" and len(np.unique(gates.reshape(len(gates), -1), axis=0)) >= _WIDTHS[-1]:
+    if beta > 2 + 1e-12:
+        faults.append(f"{kind} has β up to 2, the program has {beta:.6g}")
+    if kind == "kda" and any(_gate_rows(layer) > _WIDTHS[-1] for layer in tables):
         faults.append(f"kda's gate projection has rank {_WIDTHS[-1]}, the program has more different rows of gates")
     return faults
 
 
-def _chosen(tables: TokenTables, model: str) -> FlaModel:
-    if model == "auto" and (tables.gates < 0).any():
+def _gate_rows(tables: LayerTables) -> int:
+    """Different rows of gates, with those of start tokens and of ids that name states."""
+    return 1 + len(np.unique(tables.gates.reshape(len(tables.gates), -1), axis=0))
+
+
+def _chosen(tables: Sequence[LayerTables], model: str) -> FlaModel:
+    if model == "auto" and any((layer.gates < 0).any() for layer in tables):
         raise InvalidInput("no model of flash-linear-attention has signed gates: use --to hf")
     faults: list[str] = []
     for kind in FLA_MODELS:
@@ -123,23 +128,25 @@ def _chosen(tables: TokenTables, model: str) -> FlaModel:
     raise InvalidInput("; ".join(faults))
 
 
-def _width(tables: TokenTables) -> int:
-    """Channels of a head: 64 or 256, whose roots are exact; at least those of keys, values and rows of gates."""
-    rows = 1 + len(np.unique(tables.gates.reshape(len(tables.gates), -1), axis=0))
+def _width(tables: Sequence[LayerTables], kind: FlaModel) -> int:
+    """Channels of a head: 64 or 256, whose roots are exact; at least those of keys, values and kda's rows of gates."""
+    needed = max(max(layer.shape[3:]) for layer in tables)
+    if kind == "kda":
+        needed = max(needed, *(_gate_rows(layer) for layer in tables))
     for width in _WIDTHS:
-        if max(tables.shape[3], tables.shape[4], rows) <= width:
+        if needed <= width:
             return width
     raise InvalidInput(
-        f"heads of flash-linear-attention have at most {_WIDTHS[-1]} channels, the program needs {max(tables.shape)}"
+        f"heads of flash-linear-attention have at most {_WIDTHS[-1]} channels, the program needs {needed}"
     )
 
 
-def _copies(tables: TokenTables, own: int, room: int) -> int:
+def _copies(tables: LayerTables, room: int) -> int:
     """How often each channel stands in a key: so that unit keys are nearest to bfloat16 numbers, then most often."""
-    keys = tables.keys[..., :own][tables.betas > 0]
-    keys = keys if len(keys) else np.ones((1, own))
+    keys = tables.keys[..., : tables.own][tables.betas > 0]
+    keys = keys if len(keys) else np.ones((1, tables.own))
     errors: list[tuple[float, int]] = []
-    for copies in range(1, max(room // max(own, 1), 1) + 1):
+    for copies in range(1, max(room // max(tables.own, 1), 1) + 1):
         small = keys / math.sqrt(copies)
         off = np.abs((small.astype(ml_dtypes.bfloat16).astype(np.float64) ** 2).sum(-1) * copies - 1).max()
         errors.append((round(float(off), 9), -copies))
@@ -147,99 +154,123 @@ def _copies(tables: TokenTables, own: int, room: int) -> int:
 
 
 class _Parts:
-    """The tensors of one block and what surrounds it; `residual` channels are tokens, "a state", readouts, states."""
+    """The tensors of all blocks and what surrounds them; `residual` is the width of the stream."""
 
-    def __init__(self, tables: TokenTables, kind: FlaModel, dtype: str, conv: int, width: int, states: int) -> None:
-        self.tables, self.kind, self.dtype, self.conv = tables, kind, dtype, conv
-        self.width, self.gated = width, bool((tables.gates != 1).any())
-        tokens, self.heads, self.factors, _, self.columns = tables.shape
-        looked_up = len(tables.points) > tables.states
-        # Squares of embedding, readouts (and looked-up state) add up to 4, whose root is exact.
-        self.amplitude = math.sqrt((2 if looked_up else 3) / self.heads)
-        self.stream = Stream(tables, tokens, states, self.amplitude)
-        self.residual = 4 ** math.ceil(math.log(max(self.stream.channels, 16), 4))
-        self.inner = max(self.stream.units, 16)
+    def __init__(self, stream: Stream, kind: FlaModel, dtype: str, conv: int) -> None:
+        self.stream, self.kind, self.dtype, self.conv = stream, kind, dtype, conv
+        tables = stream.tables
+        self.width = _width(tables, kind)
+        self.gated = any(bool((layer.gates != 1).any()) for layer in tables)
+        self.heads, self.factors = (max(layer.shape[axis] for layer in tables) for axis in (1, 2))
+        # Of powers of four the root is exact, in bfloat16 too.
+        size = max(stream.channels, 16)
+        self.residual = 4 ** math.ceil(math.log(size, 4)) if size <= 1024 else -(-size // 64) * 64
+        self.inner = max(stream.inner, 16)
+        mixer = (2 * self.factors + 3) * self.heads * self.width
+        check_size(stream.plan.blocks, self.residual * (mixer + 3 * self.inner))
 
     def tensors(self) -> dict[str, Array]:
         """All tensors by name, in the number format."""
-        size, block = self.residual, "model.layers.0."
-        root = math.sqrt(size)
+        size, root, blocks = self.residual, math.sqrt(self.residual), self.stream.plan.blocks
+        layers = {block: layer for layer, (block, _) in enumerate(self.stream.plan.layers)}
         made: dict[str, Floats] = {
             "model.embeddings.weight": self.stream.embeddings(size),
-            f"{block}attn_norm.weight": np.full(size, 1 / root),
-            f"{block}mlp_norm.weight": np.full(size, math.sqrt(1 + self.amplitude**2 * self.heads) / root),
-            "model.norm.weight": np.full(size, 2 / root),
+            "model.norm.weight": np.full(size, math.sqrt(self.stream.squares(blocks, mixed=False)) / root),
+            "lm_head.weight": self.stream.head(size),
         }
-        made |= {f"{block}attn.{name}": t for name, t in (self._mixer() | self._gates() | self._output()).items()}
-        made |= {f"{block}mlp.{name}_proj.weight": t for name, t in self.stream.lookup(size, self.inner).items()}
-        made["lm_head.weight"] = self.stream.head(size)
+        for block in range(blocks):
+            at = f"model.layers.{block}."
+            for name, mixed in (("attn", False), ("mlp", True)):
+                length = math.sqrt(self.stream.squares(block, mixed=mixed))
+                made[f"{at}{name}_norm.weight"] = np.full(size, length / root)
+            mixer = self._layer(layers[block]) if block in layers else self._idle()
+            made |= {f"{at}attn.{name}": t for name, t in mixer.items()}
+            mlp = self.stream.mlp(block, size, self.inner)
+            made |= {f"{at}mlp.{name}_proj.weight": t for name, t in mlp.items()}
         kind = NUMBER_TYPES[self.dtype]
         return {n: t.astype(np.float32 if n.endswith(("A_log", "dt_bias")) else kind) for n, t in made.items()}
 
-    def _mixer(self) -> dict[str, Floats]:
-        """Projections of q, k, v and β, and convolutions that pass the token."""
-        t = self.tables
-        plain = self.kind == "delta_net"
-        free = ~t.values.any(-1)
-        keys = _written(t.keys, self.dtype, plain=plain, free=free)
-        queries = _written(t.queries, self.dtype, plain=plain, free=np.zeros(t.queries.shape[:-1], dtype=bool))
-        most, least = np.abs(t.values).max(initial=0.0), -t.values.min(initial=0.0)
-        size = _LARGE / most if least == 0 else min(_LARGE / most, -_LOWEST / least)
-        values = np.zeros((*t.values.shape[:3], self.width))
-        values[..., : self.columns] = _rounded_preimage(t.values * size, self.dtype)
-        made = {
-            "q_proj.weight": self._table(queries, other=queries[-1]),
-            "k_proj.weight": self._table(keys.swapaxes(1, 2)),
-            "v_proj.weight": self._table(values.swapaxes(1, 2)),
-            "b_proj.weight": self._table(_logit(t.betas / 2).swapaxes(1, 2), other=-_ONE),
-        }
+    def _layer(self, number: int) -> dict[str, Floats]:
+        """The mixer of a layer of the program."""
+        own = self.stream.tables[number]
+        tables = own.widened(self.heads, self.factors)
+        tables = tables.copied(_copies(own, self.width - int(own.constant)), self.width)
+        tables = tables.with_starts(self.stream.starts)
+        return self._idle() | self._mixer(number, tables) | self._gates(number, tables) | self._output(number)
+
+    def _idle(self) -> dict[str, Floats]:
+        """A mixer that adds nothing; what all mixers have in common."""
+        width, channels = self.width, self.heads * self.width
+        made: dict[str, Floats] = {f"{name}_proj.weight": np.zeros((n, self.residual)) for name, n in self._sizes()}
+        made |= {"o_proj.weight": np.zeros((self.residual, channels))}
+        made |= {"o_norm.weight": np.full(width, 1 / math.sqrt(width))}
         if self.conv:
-            for name in "qkv":
-                tap = np.zeros((len(made[f"{name}_proj.weight"]), 1, self.conv))
-                tap[..., -1] = 1.0
-                made[f"{name}_conv1d.weight"] = tap
+            for name, n in self._sizes()[:3]:
+                made[f"{name}_conv1d.weight"] = np.tile(np.eye(self.conv)[-1], (n, 1, 1))
+        if self.kind == "kda":
+            made |= {
+                "f_proj.0.weight": np.zeros((width, self.residual)),
+                "f_proj.1.weight": np.zeros((channels, width)),
+                "g_proj.0.weight": np.zeros((width, self.residual)),
+                "g_proj.1.weight": np.zeros((channels, width)),
+                "g_proj.1.bias": np.full(channels, _CLOSED),
+                "A_log": np.zeros(self.heads),
+                "dt_bias": np.zeros(channels),
+            }
+        elif self.kind == "gated_deltaproduct" and self.gated:
+            made |= {"a_proj.weight": np.zeros((self.heads, self.residual))}
+            made |= {"A_log": np.zeros(self.heads), "dt_bias": np.zeros(self.heads)}
         return made
 
-    def _gates(self) -> dict[str, Floats]:
+    def _sizes(self) -> list[tuple[str, int]]:
+        """Rows of the projections of q, k, v and β."""
+        channels = self.heads * self.width
+        return [("q", channels), ("k", channels * self.factors), ("v", channels * self.factors),
+                ("b", self.heads * self.factors)]  # fmt: skip
+
+    def _mixer(self, number: int, t: LayerTables) -> dict[str, Floats]:
+        """Projections of q, k, v and β."""
+        plain = self.kind == "delta_net"
+        keys = _written(t.keys, self.dtype, plain=plain, free=~t.values.any(-1))
+        lengths = np.linalg.norm(t.queries, axis=-1, keepdims=True)
+        unit = t.queries / np.where(lengths > 0, lengths, 1.0)
+        queries = _written(unit, self.dtype, plain=plain, free=np.zeros(unit.shape[:-1], dtype=bool))
+        most, least = np.abs(t.values).max(initial=0.0) or 1.0, -t.values.min(initial=0.0)
+        size = _LARGE / most if least == 0 else min(_LARGE / most, -_LOWEST / least)
+        values = np.zeros((*t.values.shape[:3], self.width))
+        values[..., : t.values.shape[3]] = _rounded_preimage(t.values * size, self.dtype)
+        return {
+            "q_proj.weight": self._table(number, queries, queries[-1]),
+            "k_proj.weight": self._table(number, keys.swapaxes(1, 2)),
+            "v_proj.weight": self._table(number, values.swapaxes(1, 2)),
+            "b_proj.weight": self._table(number, _logit(t.betas / 2).swapaxes(1, 2), -_ONE),
+        }
+
+    def _gates(self, number: int, t: LayerTables) -> dict[str, Floats]:
         """Decay gates: α = σ(-x) for A_log = 0, from x = -100 (α = 1) to 30 (α = 1e-13, for 0)."""
-        before = np.minimum(-_logit(self.tables.gates[:, :, 0]), _CLOSED)
+        before = np.minimum(-_logit(t.gates[:, :, 0]), _CLOSED)
         if self.kind == "kda":
             # The last row is that of tokens that name a state.
             rows = np.concatenate([before, np.full((1, *before.shape[1:]), -_ONE)]).reshape(len(before) + 1, -1)
             classes, which = np.unique(rows, axis=0, return_inverse=True)
-            first = np.zeros((self.width, self.residual))
-            first[which.reshape(-1), np.arange(len(rows))] = 1.0
+            chosen = np.eye(self.width)[which.reshape(-1)]
             second = np.zeros((classes.shape[1], self.width))
             second[:, : len(classes)] = classes.T
-            plain = {"A_log": np.zeros(self.heads), "dt_bias": np.zeros(len(second))}
-            return {"f_proj.0.weight": first, "f_proj.1.weight": second} | plain
+            return {"f_proj.0.weight": self._table(number, chosen[:-1], chosen[-1]), "f_proj.1.weight": second}
         if self.kind == "gated_deltaproduct" and self.gated:
-            other = {"A_log": np.zeros(self.heads), "dt_bias": np.zeros(self.heads)}
-            return {"a_proj.weight": self._table(before[..., 0], other=-_ONE)} | other
+            return {"a_proj.weight": self._table(number, before[..., 0], -_ONE)}
         return {}
 
-    def _output(self) -> dict[str, Floats]:
-        """The output norm (with kda's gate open) and the readouts' way into their channels."""
+    def _output(self, number: int) -> dict[str, Floats]:
+        """The readouts' way into their channels."""
         out = np.zeros((self.residual, self.heads * self.width))
-        for h in range(self.heads):
-            rows = self.stream.readout + h * self.columns + np.arange(self.columns)
-            out[rows, h * self.width + np.arange(self.columns)] = self.amplitude
-        made = {"o_proj.weight": out, "o_norm.weight": np.full(self.width, 1 / math.sqrt(self.width))}
-        if self.kind == "kda":
-            made |= {
-                "g_proj.0.weight": np.zeros((self.width, self.residual)),
-                "g_proj.1.weight": np.zeros((self.heads * self.width, self.width)),
-                "g_proj.1.bias": np.full(self.heads * self.width, _CLOSED),
-            }
-        return made
+        _, heads, _, _, columns = self.stream.tables[number].shape
+        for h in range(heads):
+            out[self.stream.readout(number, h), h * self.width + np.arange(columns)] = 1.0
+        return {"o_proj.weight": out}
 
-    def _table(self, rows: Floats, other: Floats | float = 0.0) -> Floats:
-        """A projection [outputs, residual] from rows of the tokens [tokens, ...]; `other` for tokens naming states."""
-        flat = rows.reshape(len(rows), -1)
-        made = np.zeros((flat.shape[1], self.residual))
-        made[:, : len(flat)] = flat.T
-        made[:, len(flat)] = np.reshape(other, -1)
-        return made
+    def _table(self, number: int, rows: Floats, other: Floats | float = 0.0) -> Floats:
+        return self.stream.projection(number, rows, self.residual, other)
 
 
 def _logit(p: Floats) -> Floats:
@@ -297,6 +328,7 @@ def _config(parts: _Parts, mode: str) -> dict[str, Any]:
         "vocab_size": parts.stream.vocabulary,
         "hidden_size": parts.residual,
         "num_heads": parts.heads,
+        "num_hidden_layers": parts.stream.plan.blocks,
         "intermediate_size": parts.inner,
         "attn_mode": mode,
         "use_short_conv": parts.conv > 0,
@@ -319,7 +351,6 @@ def _config(parts: _Parts, mode: str) -> dict[str, Any]:
 
 
 _FIELDS: Mapping[str, Any] = {
-    "num_hidden_layers": 1,
     "hidden_ratio": 4,
     "hidden_act": "swish",
     "attn": None,

@@ -1,36 +1,61 @@
-"""The residual stream of an exported program: its channels, and how readouts become logits of states.
+"""The residual stream of an exported program: its channels, and the MLPs that look up what readouts and tables mean.
 
-Channels: one a token (its embedding is a unit vector), one for all tokens that name a state (reading one changes
-nothing), the heads' readouts divided by their lengths, and, where several readouts mean one state, one a state.
-The sum of the token channels is 1, which serves as a bias. The nearest of finitely many points of a sphere is the one
-with the largest cosine, so rows of cosines are logits; with several points a state a SwiGLU unit a point looks it up.
+Channels: one a start token, a symbol and a state; three that are the same at every token; the readouts of every layer's
+heads, divided by their lengths; and one a value of every register that is written, with one more for tokens that are no
+symbols. An embedding is 1/2 in the id's channel and in the constant three, a unit vector; what a block adds has always
+the same length, so RMS norms multiply by constants. The constant channels serve as a bias, in three parts so that it is
+exact in bfloat16 too.
+
+A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over values x that must be 1 and of
+2 (cosine - 1) / margin over readouts that must be met, so z = 1 where it is met and z <= -1 elsewhere. Two SwiGLU units
+make a step of it, (SiLU(64 z + 16) - SiLU(64 z - 16)) / 32: 1 up to 1e-7 from z = 1/2 on, 0 up to 1e-7 until -1/2. So
+errors do not grow from one block to the next. The last MLP writes the state; where every state is one readout, the head
+compares the rows z instead, which needs no margin against errors that all of them have.
 
 Main definitions: `Stream`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cached_property
 
+import ml_dtypes
 import numpy as np
 
-from .compiled_tables import Floats, TokenTables
+from statetrack.constructions.weights import Weights
+from statetrack.errors import InvalidInput
 
-# A unit holds 32 where its readout is met and SiLU(-32) = -4e-13 elsewhere; logits of states differ by 20.
-_SHARP, _GAP = 32.0, 20.0
+from .compiled_tables import Floats, LayerTables
+from .register_plan import Conditions, Integers, Plan, entries
+
+_STEEP, _HALF, _GAP = 64.0, 16.0, 20.0
+_PARTS = 3
+# 1 GiB of float32.
+_MOST_NUMBERS = 1 << 28
 
 
-@dataclass(frozen=True, eq=False)
 class Stream:
-    """The channels for `tokens` tokens and `states` states; readouts of heads arrive with length `amplitude`.
+    """Channels, embeddings, MLPs and head of a plan; `starts` start tokens.
 
-    Ids: tokens first, then one a state.
+    Ids: start tokens, symbols, then one a state.
     """
 
-    tables: TokenTables
-    tokens: int
-    states: int
-    amplitude: float
+    def __init__(self, weights: Weights, plan: Plan, tables: Sequence[LayerTables], starts: int) -> None:
+        self.plan, self.tables, self.starts = plan, tables, starts
+        self.tokens = starts + len(weights.dfa.alphabet)
+        self.states = len(weights.dfa.delta)
+        self._start_state = int(weights.dfa.start)
+        self._readouts: list[int] = []
+        self._registers: dict[int, int] = {}
+        place = self.vocabulary + _PARTS
+        for layer in tables:
+            self._readouts.append(place)
+            place += layer.shape[1] * layer.shape[4]
+        for lookup in plan.lookups:
+            self._registers[lookup.signal] = place
+            place += plan.signals[lookup.signal].size + 1
+        self.channels = place
 
     @property
     def vocabulary(self) -> int:
@@ -38,56 +63,173 @@ class Stream:
         return self.tokens + self.states
 
     @property
-    def readout(self) -> int:
-        """The first channel of the readouts: behind the tokens and the channel of all states' ids."""
-        return self.tokens + 1
+    def margin(self) -> float:
+        """The least margin of a head."""
+        return min((margin for layer in self.tables for margin in layer.margins), default=2.0)
 
-    @property
-    def named(self) -> int:
-        """The first channel of the states."""
-        return self.readout + self.tables.shape[1] * self.tables.shape[4]
+    @cached_property
+    def named(self) -> Integers:
+        """The channels of states, where ids that name one stand too."""
+        return np.arange(self.tokens, self.vocabulary)
 
-    @property
-    def units(self) -> int:
-        """Points that are looked up by units of an MLP; 0 if every state has one point, which rows of the head do."""
-        return len(self.tables.points) if len(self.tables.points) > self.tables.states else 0
+    def readout(self, layer: int, head: int) -> Integers:
+        """The channels of a head's readout."""
+        columns = self.tables[layer].shape[4]
+        return self._readouts[layer] + head * columns + np.arange(columns)
 
-    @property
-    def channels(self) -> int:
-        """How many channels there are."""
-        return self.named + (self.states if self.units else 0)
+    def rows(self, layer: int) -> tuple[Integers, Integers]:
+        """Channels, and the row of `LayerTables.with_starts` that the layer takes where the channel is 1."""
+        view = self.plan.layers[layer][1]
+        if not view.signals:
+            channels = np.arange(self.starts, self.tokens)
+            ids = np.full(len(channels), int(view.table))
+        else:
+            channels, ids = self._values(view.signals[0]), view.table
+        occurs = ids >= 0
+        first = np.arange(self.starts)
+        return np.concatenate([first, channels[occurs]]), np.concatenate([first, self.starts + ids[occurs]])
+
+    def projection(self, layer: int, rows: Floats, size: int, other: Floats | float) -> Floats:
+        """A projection [outputs, size] from rows [row of the layer's tables, ...]; `other` for ids that name states."""
+        flat = rows.reshape(len(rows), -1)
+        made = np.zeros((flat.shape[1], size))
+        channels, places = self.rows(layer)
+        made[:, channels] = flat[places].T
+        made[:, self.named] = np.broadcast_to(np.reshape(other, (-1, 1)), (flat.shape[1], self.states))
+        made[:, : self.vocabulary] *= 2
+        return made
+
+    def squares(self, block: int, *, mixed: bool) -> float:
+        """The squared length of the stream before a block's mixer, or (mixed) before its MLP."""
+        heads = sum(
+            layer.shape[1]
+            for (at, _), layer in zip(self.plan.layers, self.tables, strict=True)
+            if at < block or (mixed and at == block)
+        )
+        registers = sum(lookup.block < block for lookup in self.plan.lookups)
+        return 1 + heads + registers + (0.25 if block == self.plan.blocks and not self._direct else 0.0)
 
     def embeddings(self, size: int) -> Floats:
         """Unit vectors [vocabulary, size]."""
-        made = np.zeros((self.vocabulary, size))
-        made[np.arange(self.vocabulary), np.minimum(np.arange(self.vocabulary), self.tokens)] = 1.0
+        made = np.eye(self.vocabulary, size) / 2
+        made[:, self.vocabulary : self.vocabulary + _PARTS] = 0.5
         return made
 
-    def lookup(self, size: int, inner: int) -> dict[str, Floats]:
-        """Gate, up [inner, size] and down [size, inner] of an MLP that adds 1 to the state's channel, if needed."""
+    @cached_property
+    def inner(self) -> int:
+        """Units of the widest MLP; 0 where none looks anything up."""
+        return max(len(units) for units in self._units) * 2
+
+    def mlp(self, block: int, size: int, inner: int) -> dict[str, Floats]:
+        """Gate, up [inner, size] and down [size, inner] of the block's MLP."""
         made = {name: np.zeros((inner, size)) for name in ("gate", "up")} | {"down": np.zeros((size, inner))}
-        if self.units:
-            made["gate"][: self.units] = self._compared(2 * _SHARP / self.tables.margin, size)
-            made["up"][: self.units, : self.readout] = 1.0
-            made["down"][self.named + self.tables.answers, np.arange(self.units)] = 1 / _SHARP
+        for i, (row, channel) in enumerate(self._units[block]):
+            amount = 0.5 if channel < self.vocabulary else 1.0
+            for unit, shift in ((2 * i, _HALF), (2 * i + 1, -_HALF)):
+                made["gate"][unit, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
+                made["up"][unit, : self.channels] = self._bias
+                made["down"][channel, unit] = amount * np.sign(shift) / (2 * _HALF)
         return made
 
     def head(self, size: int) -> Floats:
-        """Logits [vocabulary, size]: +10 for the id of the state, -10 or less for other states, -20 for other ids."""
+        """Logits [vocabulary, size]: 10 or more for the id of the state, -10 or less for others, -20 for other ids."""
         rows = np.zeros((self.vocabulary, size))
-        rows[:, : self.readout] = -_GAP
-        states = rows[self.tokens :]
-        if self.units:
-            states[:, : self.readout] = -_GAP / 2
-            states[np.arange(self.states), self.named + np.arange(self.states)] = _GAP
-        else:
-            states[self.tables.answers] = self._compared(_GAP / self.tables.margin, size)
+        rows[:, : self.channels] = -_GAP * self._bias
+        states = rows[self.tokens :, : self.channels]
+        if not self._direct:
+            states += _GAP / 2 * self._bias
+            states[:, self.named] += 2 * _GAP * np.eye(self.states)
+            return rows
+        # Rows that no readout can outweigh, for start tokens and for ids that name states.
+        gains = [2 / self._margin(number) for conditions, _ in self._answers for number, _ in conditions]
+        most = _GAP * (4 + 2 * max(len(conditions) for conditions, _ in self._answers) * max(gains))
+        for conditions, state in self._answers:
+            states[state] = self._in_parts(_GAP / 2 * self._met(conditions))
+        states[:, self.named] += 2 * most * np.eye(self.states)
+        states[self._start_state, : self.starts] += 2 * most
         return rows
 
-    def _compared(self, gain: float, size: int) -> Floats:
-        """Rows gain · (mean cosine of the heads' readouts with a point - 1 + half the margin)."""
-        points = self.tables.points.reshape(len(self.tables.points), -1)
-        rows = np.zeros((len(points), size))
-        rows[:, self.readout : self.named] = points * gain / (self.tables.shape[1] * self.amplitude)
-        rows[:, : self.readout] = -gain * (1 - self.tables.margin / 2)
-        return rows
+    @cached_property
+    def _answers(self) -> list[tuple[Conditions, int]]:
+        return entries(self.plan.answer, self.plan.signals)
+
+    @cached_property
+    def _direct(self) -> bool:
+        """Whether every state is one entry of readouts only, which the head can compare."""
+        heads = [self.plan.signals[number].head for conditions, _ in self._answers for number, _ in conditions]
+        return bool(heads) and None not in heads and len({state for _, state in self._answers}) == len(self._answers)
+
+    @cached_property
+    def _bias(self) -> Floats:
+        """A row that is 1 at every token."""
+        return 2.0 * (np.arange(self.channels) == self.vocabulary)
+
+    @cached_property
+    def _special(self) -> Floats:
+        """A row that is 1 at tokens that are no symbols."""
+        at = np.arange(self.channels)
+        return 2.0 * ((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)))
+
+    def _in_parts(self, row: Floats) -> Floats:
+        """The same row with its bias in parts, each the nearest number of bfloat16 to what is left."""
+        made, left = row.copy(), row[self.vocabulary]
+        for channel in range(self.vocabulary, self.vocabulary + _PARTS):
+            made[channel] = float(np.float64(left).astype(ml_dtypes.bfloat16))
+            left -= made[channel]
+        return made
+
+    def _margin(self, signal: int) -> float:
+        layer, head = self.plan.signals[signal].head or (0, 0)
+        return self.tables[layer].margins[head]
+
+    @cached_property
+    def _units(self) -> list[list[tuple[Floats, int]]]:
+        """For every block the rows z of its MLP's entries, and the channel that each writes."""
+        plan, made = self.plan, list[list[tuple[Floats, int]]]()
+        for block in range(plan.blocks):
+            units: list[tuple[Floats, int]] = []
+            for lookup in plan.lookups:
+                if lookup.block == block:
+                    first = self._registers[lookup.signal]
+                    found = entries(lookup.view, plan.signals)
+                    units += [(self._met(conditions), first + value) for conditions, value in found]
+                    none = first + plan.signals[lookup.signal].size
+                    units.append((2 * self._special - self._bias, none))
+            made.append(units)
+        if not self._direct:
+            made[-1] += [(self._met(conditions), self.tokens + value) for conditions, value in self._answers]
+            if self.starts:
+                first = 2.0 * (np.arange(self.channels) < self.starts)
+                made[-1].append((2 * first - self._bias, self.tokens + self._start_state))
+        return made
+
+    def _met(self, conditions: Conditions) -> Floats:
+        """The row z of an entry: 1 where it is met, at most -1 elsewhere and at tokens that are no symbols."""
+        row = self._bias - 2 * self._special
+        for number, values in conditions:
+            signal = self.plan.signals[number]
+            if signal.head is None:
+                row[self._values(number)[list(values)]] += 4 if number == 0 else 2
+                row -= 2 * self._bias
+            else:
+                layer, head = signal.head
+                gain = 2 / self._margin(number)
+                row[self.readout(layer, head)] += gain * self.tables[layer].points[head][values[0]]
+                row -= gain * self._bias
+        return row
+
+    def _values(self, signal: int) -> Integers:
+        """The channels of the token's symbols or of a register's values."""
+        if signal == 0:
+            return np.arange(self.starts, self.tokens)
+        first = self._registers[signal]
+        return first + np.arange(self.plan.signals[signal].size)
+
+
+def check_size(blocks: int, numbers: int) -> None:
+    """InvalidInput for a model of so many blocks and numbers a block if that is more than 2^28 numbers."""
+    if blocks * numbers > _MOST_NUMBERS:
+        raise InvalidInput(
+            f"the program's look-ups take {blocks} blocks of {numbers:,} numbers, exported are at most "
+            f"{_MOST_NUMBERS:,}; take a target where the program has fewer layers"
+        )

@@ -1,4 +1,4 @@
-"""What flash-linear-attention 0.6 computes from a checkpoint's tensors, token by token in float64.
+"""What flash-linear-attention 0.6 computes from a checkpoint's tensors, token by token in float64 or float32.
 
 Written from the layers' definitions, independently of the code that writes the tensors. The order of rows in the
 projections (factor, head, channel), the places of SiLU, the 1e-6 under the root of keys and queries, scale K^-0.5, the
@@ -6,6 +6,8 @@ gates, the output norm and the block around them are those of the models `delta_
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,10 @@ from statetrack.lab.fla_checkpoint import Checkpoint
 Floats = NDArray[np.float64]
 
 
-def logits_of(checkpoint: Checkpoint, ids: list[int]) -> Floats:
-    """Logits [T, vocabulary] of one sequence."""
+def logits_of(checkpoint: Checkpoint, ids: list[int], kind: Any = np.float64) -> Floats:
+    """Logits [T, vocabulary] of one sequence, computed in the number format `kind`."""
     config = checkpoint.config
-    w = {name: np.asarray(t).astype(np.float64) for name, t in checkpoint.tensors.items()}
+    w = {name: np.asarray(t).astype(kind) for name, t in checkpoint.tensors.items()}
     x = w["model.embeddings.weight"][np.array(ids)]
     eps = config["norm_eps"]
     for i in range(config["num_hidden_layers"]):
@@ -44,17 +46,17 @@ def mixed(config: dict[str, object], w: dict[str, Floats], x: Floats) -> Floats:
         n = 1 if name == "q" else factors
         made[name] = (y if plain and name != "v" else silu(y)).reshape(len(x), n, heads, -1)
     q, k = (y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6) for y in (made["q"], made["k"]))
-    beta = (2.0 if config["allow_neg_eigval"] else 1.0) * sigmoid(x @ w["b_proj.weight"].T)
+    beta = x.dtype.type(2.0 if config["allow_neg_eigval"] else 1.0) * sigmoid(x @ w["b_proj.weight"].T)
     beta = beta.reshape(len(x), factors, heads)
     gates = gates_of(config, w, x, heads, k.shape[-1])
-    state = np.zeros((heads, k.shape[-1], made["v"].shape[-1]))
+    state = np.zeros((heads, k.shape[-1], made["v"].shape[-1]), dtype=x.dtype)
     outputs: list[Floats] = []
     for t in range(len(x)):
         state = gates[t][:, :, None] * state
         for j in range(factors):
             error = made["v"][t, j] - np.einsum("hk,hkv->hv", k[t, j], state)
             state = state + beta[t, j][:, None, None] * np.einsum("hk,hv->hkv", k[t, j], error)
-        outputs.append(np.einsum("hk,hkv->hv", q[t, 0], state) * k.shape[-1] ** -0.5)
+        outputs.append(np.einsum("hk,hkv->hv", q[t, 0], state) * x.dtype.type(k.shape[-1] ** -0.5))
     o = rms(np.stack(outputs), w["o_norm.weight"], float(str(config["norm_eps"])))
     if kind == "kda":
         opened = x @ w["g_proj.0.weight"].T @ w["g_proj.1.weight"].T + w["g_proj.1.bias"]
@@ -70,7 +72,7 @@ def gates_of(config: dict[str, object], w: dict[str, Floats], x: Floats, heads: 
     if config.get("use_forget_gate"):
         y = x @ w["a_proj.weight"].T + w["dt_bias"]
         return np.repeat(np.exp(-np.exp(w["A_log"]) * np.logaddexp(0, y))[..., None], keys, -1)
-    return np.ones((len(x), heads, keys))
+    return np.ones((len(x), heads, keys), dtype=x.dtype)
 
 
 def convolved(y: Floats, weight: Floats) -> Floats:

@@ -24,10 +24,9 @@ from statetrack.errors import InvalidInput
 from statetrack.kernels.language_model import LanguageModel
 from statetrack.lab.checkpoint_folder import Checkpoint
 from statetrack.lab.ckda_checkpoint import ckda_checkpoint, model_parts
-from statetrack.lab.compiled_tables import token_tables
+from statetrack.lab.compiled_tables import layer_tables
 from statetrack.lab.fla_checkpoint import fla_checkpoint, silu_preimage
 from statetrack.lab.near import model_of_program
-from statetrack.lab.readout_stream import Stream
 from tests.lab.fla_semantics import logits_of, silu
 
 SWAPS = "perm:(1 2);(2 3);(3 4)"
@@ -78,6 +77,10 @@ def named_by(made: Checkpoint, ids: list[int]) -> list[int]:
         ("(a|b)*b", "gdn", "all", ("delta_net", "gated_deltaproduct", "kda")),
         ("Z2xZ2", "deltanet", "all", ("delta_net", "gated_deltaproduct", "kda")),
         (SWAPS, "deltanet", "generators", ("delta_net", "gated_deltaproduct", "kda")),
+        ("(ab)*", "deltanet", "all", ("delta_net", "gated_deltaproduct", "kda")),
+        ("(a|b)*aba(a|b)*", "kda", "all", ("kda",)),
+        ("(a|b)*aba(a|b)*", "deltanet", "all", ("delta_net",)),
+        ("Z5", "deltanet", "all", ("delta_net", "kda")),
     ],
 )
 def test_logits_name_the_state_after_every_prefix(
@@ -91,15 +94,16 @@ def test_logits_name_the_state_after_every_prefix(
         assert named_by(made, ids_of(made, tokens)) == states
 
 
-def test_an_id_that_names_a_state_changes_nothing() -> None:
-    found = weights("(ab)*", "kda")
+@pytest.mark.parametrize("target", ["kda", "deltanet"])
+def test_an_id_that_names_a_state_is_repeated_and_changes_no_later_state(target: str) -> None:
+    found = weights("(ab)*", target)
     made = fla_checkpoint(found)
     tokens, states = word(found, 20)
     ids = ids_of(made, tokens)
-    for state in range(made.facts["states"]):
-        ids.insert(len(made.facts["start_ids"]) + 5, made.facts["first_state_id"] + state)
-    extra = made.facts["states"]
-    assert named_by(made, ids) == states[:6] + [states[5]] * extra + states[6:]
+    extra = list(range(made.facts["states"]))
+    place = len(made.facts["start_ids"]) + 5
+    ids[place:place] = [made.facts["first_state_id"] + state for state in extra]
+    assert named_by(made, ids) == states[:6] + extra + states[6:]
 
 
 @pytest.mark.parametrize("name", ["attn.k_proj", "attn.q_proj", "attn.b_proj", "attn.v_proj", "attn.o_proj"])
@@ -111,10 +115,11 @@ def test_a_changed_projection_names_other_states(name: str) -> None:
     assert named_by(made, ids_of(made, tokens)) != states
 
 
-def test_only_logits_of_states_are_large() -> None:
-    found = weights("S3", "deltaproduct")
+@pytest.mark.parametrize(("source", "target"), [("S3", "deltaproduct"), ("(ab)*", "deltanet")])
+def test_only_logits_of_states_are_large(source: str, target: str) -> None:
+    found = weights(source, target)
     made = fla_checkpoint(found)
-    logits = np.sort(logits_of(made, ids_of(made, word(found, 100)[0])), -1)
+    logits = np.sort(logits_of(made, ids_of(made, word(found, 100)[0]))[len(made.facts["start_ids"]) :], -1)
     assert logits[:, -1] == pytest.approx(10, abs=1e-2)
     assert (logits[:, -2] < -9.99).all()
 
@@ -134,7 +139,8 @@ def test_preimages_of_silu_are_exact(y: float) -> None:
         ("S3", "deltaproduct", "delta_net", ("delta_net has one factor",)),
         ("(ab)*", "kda", "delta_net", ("delta_net has no gates",)),
         ("(ab)*", "kda", "gated_deltaproduct", ("one gate for all channels",)),
-        ("S3", "deltanet", "auto", ("4 layers", "--target")),
+        ("A5", "deltanet", "auto", ("14 blocks", "at most 268,435,456", "take a target")),
+        ("S5", "deltanet", "kda", ("differ by a cosine of 8.9e-06",)),
         ("(a|b)*b", "diag[0,1]", "auto", ("not multiples of the key",)),
         ("S3", "deltaproduct", "gla", ("know auto, delta_net",)),
     ],
@@ -160,14 +166,16 @@ def test_a_chunk_kernel_without_float32_is_refused() -> None:
         ("S4", "deltaproduct", "generators"),
         ("(ab)*", "kda", "all"),
         ("(a|b)*ab", "ckda", "all"),
+        ("(ab)*", "deltanet", "all"),
+        ("(a|b)*aba(a|b)*", "ckda", "all"),
+        ("S3", "deltanet", "all"),
+        ("A5", "deltanet", "generators"),
     ],
 )
 def test_our_own_modules_give_the_programs_outputs(source: str, target: str, letters: str) -> None:
     compiled = st.build(source, target, letters=letters)
     found = compiled.weights("float64")
-    tables = token_tables(found)
-    stream = Stream(tables, len(tables.alphabet), len(found.dfa.delta), 1.0)
-    config, parameters = model_parts(tables, stream)
+    stream, config, parameters = model_parts(found)
     model = LanguageModel(config).double()
     model.load_state_dict({name: torch.as_tensor(t) for name, t in parameters.items()}, strict=True)
     tokens, _ = word(found, 400)
@@ -185,9 +193,7 @@ def test_keys_of_any_length_are_exported_too(source: str, target: str) -> None:
     """Dyadic keys have lengths; layers normalise keys, so the lengths must go into β and v."""
     found = st.build(source, target).weights("float64", keys="dyadic")
     tokens, states = word(found, 300)
-    tables = token_tables(found)
-    stream = Stream(tables, len(tables.alphabet), len(found.dfa.delta), 1.0)
-    config, parameters = model_parts(tables, stream)
+    stream, config, parameters = model_parts(found)
     exported = LanguageModel(config).double()
     exported.load_state_dict({name: torch.as_tensor(t) for name, t in parameters.items()}, strict=True)
     for model, first in ((exported, stream.tokens), (model_of_program(found).double(), 0)):
@@ -197,14 +203,18 @@ def test_keys_of_any_length_are_exported_too(source: str, target: str) -> None:
 
 
 def test_start_tokens_write_the_state_that_the_tables_state() -> None:
-    tables = token_tables(weights("S4", "deltaproduct", "generators"))
+    (tables,) = layer_tables(weights("S4", "deltaproduct", "generators"))
+    starts = tables.starts(tables.shape[2])
+    rows = tables.with_starts(starts)
     state = np.zeros_like(tables.state)
-    for token in range(tables.starts):
+    for token in range(starts):
         for j in range(tables.shape[2]):
-            key, beta = tables.keys[token, :, j], tables.betas[token, :, j, None, None]
-            error = np.einsum("hk,hkv->hv", key, state) - tables.values[token, :, j]
+            key, beta = rows.keys[token, :, j], rows.betas[token, :, j, None, None]
+            error = np.einsum("hk,hkv->hv", key, state) - rows.values[token, :, j]
             state = state - beta * np.einsum("hk,hv->hkv", key, error)
-    assert tables.starts == 2
+        # Every readout of a start token has a length, which the output norm needs.
+        assert np.einsum("hk,hkv->hv", rows.queries[token], state).any(1).all()
+    assert starts == 2
     assert state == pytest.approx(tables.state, abs=1e-12)
 
 
