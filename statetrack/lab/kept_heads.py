@@ -12,6 +12,8 @@ References: docs/lab.md for what was measured.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -26,7 +28,7 @@ class KeptHeads:
         self.layers = [layer for layer in model.modules() if isinstance(layer, DeltaLayer)]
         self.kept: list[Tensor] | None = None
         for number, layer in enumerate(self.layers):
-            layer.output.register_forward_pre_hook(lambda _, inputs, number=number: self._masked(number, *inputs))
+            layer.output.register_forward_pre_hook(partial(self._masked, number))
 
     def draw(self, generator: torch.Generator, batch: int, mine: slice) -> None:
         """Choose heads for the sequences of a batch, of which this process has the rows `mine`."""
@@ -39,9 +41,10 @@ class KeptHeads:
         """All heads count again."""
         self.kept = None
 
-    def _masked(self, number: int, o: Tensor) -> tuple[Tensor] | None:
+    def _masked(self, number: int, _: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor] | None:
         """What the output projection reads [B, T, heads · V]."""
         if self.kept is None:
             return None
+        (o,) = inputs
         kept = self.kept[number].to(o.dtype)
         return ((o.unflatten(-1, (kept.shape[1], -1)) * kept[:, None, :, None]).flatten(-2),)

@@ -24,7 +24,7 @@ from .tasks import Learnable, Task, task_named
 # Which of the two ranges is extended: α from [0, 1] to [-1, 1], β from [0, 1] to [0, 2].
 RANGES = ("none", "alpha", "beta", "both")
 CURRICULA = ("none", "paced", "grow")
-STARTS = ("standard", "spread", "mixed", "steady", "near")
+STARTS = ("standard", "spread", "mixed", "undecided", "steady", "near")
 _CHOICES = {
     "model": (*KINDS, *BASELINES),
     "ranges": RANGES,
@@ -43,8 +43,9 @@ class Run:
     Attributes:
         task, model: names; `ranges` says which range is extended, "none", "alpha", "beta" or "both".
         init: "standard", "spread" (gates and β on both sides, docs/layers.md), "mixed" (gates whose sign depends on the
-            token, docs/lab.md), "steady" (of a groove, docs/audio.md) or "near" (a compiled program with `noise` and
-            `saturation`, docs/lab.md; it settles heads, head_dim, mlp_ratio and learned_start).
+            token), "undecided" (signed gates near 0; both docs/lab.md), "steady" (of a groove, docs/audio.md) or "near"
+            (a compiled program with `noise` and `saturation`, docs/lab.md; it settles heads, head_dim, mlp_ratio and
+            learned_start).
         seed: of the first weights and of the data.
         layers, width, heads, head_dim (width // heads), value_dim (head_dim), factors, mlp_ratio, conv, silu,
             output_gate, output_norm, learned_start: of the model (docs/layers.md).
@@ -262,8 +263,8 @@ def model_config(run: Run, task: Learnable) -> ModelConfig:
             factors=run.factors,
             signed_gates=alpha == [-1, 1],
             beta_max=2.0 if beta == [0, 2] else 1.0,
-            gate_init="spread" if run.init in ("spread", "mixed", "steady") else "standard",
-            beta_init="spread" if run.init in ("spread", "mixed") else "standard",
+            gate_init="spread" if run.init in ("spread", "mixed", "undecided", "steady") else "standard",
+            beta_init="spread" if run.init in ("spread", "mixed", "undecided") else "standard",
             silu=run.silu,
             conv=run.conv,
             output_gate=run.output_gate,

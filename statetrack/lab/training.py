@@ -38,7 +38,7 @@ from .ranks import Ranks, joined
 from .runs import Result, Run, model_config, ranges_of
 from .schedule import data_seed, judge_seed, learning_rate, length_at, longer
 from .snapshots import Snapshot, read_snapshot, write_json, write_snapshot
-from .starts import mixed
+from .starts import mixed, undecided
 from .tasks import Task, task_named
 
 Report = Callable[[int, dict[str, Any]], None]
@@ -47,6 +47,8 @@ _PACE, _LOOK = 10, 50
 # Steps between two tries to go on to longer words.
 _GROWTH = 20
 _WORDS = 256
+# Starts that are written over a new model.
+_DRAWN = {"mixed": mixed, "undecided": undecided, "steady": steady}
 # The seed of what is demonstrated: the same groove or line for every run.
 DEMONSTRATED = 0
 
@@ -161,8 +163,8 @@ class _Trainer:
             self.model = near_model(run, self.task).to(ranks.device)
         else:
             self.model = LanguageModel(model_config(run, self.task))
-            if run.init in ("mixed", "steady"):
-                {"mixed": mixed, "steady": steady}[run.init](self.model)
+            if run.init in _DRAWN:
+                _DRAWN[run.init](self.model)
             self.model.to(ranks.device)
         self.heads = KeptHeads(self.model, run.heads_kept)
         self.optimiser = _optimiser(self.model, run, ranks.device)

@@ -44,6 +44,7 @@ TINY = Run(
     evaluate_every=8,
     checkpoint_every=5,
 )
+OUTSIDE = {"output_gate": False, "output_norm": False, "train_lengths": (4, 4), "lengths": (4,), "words": 8}
 ROW = ["task", "model", "alpha_range", "beta_range", "init", "seed", "train_length", "length"]
 ROW += ["scaled_accuracy", "sequence_accuracy"]
 
@@ -116,6 +117,20 @@ def test_a_growing_curriculum_waits_until_its_words_are_solved(tmp_path: Path) -
         evaluate_every=60,
     )
     assert train(slow, tmp_path / "slow", device="cpu").history[-1]["reach"] == 6
+
+
+@pytest.mark.parametrize(("init", "middle", "spread"), [("mixed", 1.7, 0.6), ("undecided", 0.57, 0.25)])
+def test_starts_of_gates(init: str, middle: float, spread: float, tmp_path: Path) -> None:
+    run = Run("s4", init=init, learned_start=True, width=128, heads=4, head_dim=32, steps=1, batch=4, **OUTSIDE)
+    train(replace(run, lr=0.0, min_lr=0.0), tmp_path / "run", device="cpu")
+    model = LanguageModel.load(tmp_path / "run" / "model.safetensors")
+    layer = cast("Any", model).body.blocks[0].mixer
+    alpha = model.transitions(torch.arange(24)[:, None])[0][2].squeeze()
+    logits = 2 * torch.atanh(alpha.clamp(-0.999, 0.999)) - layer.gate_bias
+    assert float(logits.std()) == pytest.approx(middle, rel=0.2)
+    assert float(layer.gate_bias.std()) == pytest.approx({"mixed": 0.3, "undecided": 0.0}[init] * 4.9, rel=0.4)
+    assert float(alpha.square().mean().sqrt()) == pytest.approx(spread, abs=0.1)
+    assert float(layer.start.std()) == pytest.approx(0.5, rel=0.1)
 
 
 def test_few_heads_answer_in_training_and_all_of_them_when_judged() -> None:
