@@ -40,18 +40,18 @@ WORD_PROBLEM: dict[str, Any] = PLAIN | {
 }
 # What S3 and swaps need is less: the first state is 0, gates have the signs of their biases.
 EASIER: dict[str, Any] = WORD_PROBLEM | {"init": "spread", "learned_start": False, "lr": 3e-3}
-# S4 takes many small heads of which a few answer at a time, lengths that grow as they are solved, smoothed labels
-# against drift, and the full rate until most of the time is over.
+# S4 takes many small heads that learn alone, lengths that grow as they are solved, smoothed labels against drift, and the
+# full rate for half of the time; then all heads answer.
 GROWING: dict[str, Any] = WORD_PROBLEM | {
     "init": "undecided",
-    "heads": 32,
+    "heads": 16,
     "head_dim": 8,
-    "heads_kept": 4,
+    "heads_kept": 1,
     "batch": 512,
     "train_lengths": (6, 32),
     "curriculum": "grow",
     "warmup": 0.01,
-    "hold": 0.7,
+    "hold": 0.5,
     "weight_decay": 0.0,
     "square_decay": 0.95,
     "smoothing": 0.1,
