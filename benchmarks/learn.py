@@ -40,15 +40,15 @@ WORD_PROBLEM: dict[str, Any] = PLAIN | {
 }
 # What S3 and swaps need is less: the first state is 0, gates have the signs of their biases.
 EASIER: dict[str, Any] = WORD_PROBLEM | {"init": "spread", "learned_start": False, "lr": 3e-3}
-# S4 takes many small heads that learn alone, lengths that grow as they are solved, smoothed labels against drift, and the
-# full rate for half of the time; then all heads answer.
+# S4 takes many small heads that learn alone, the full rate for half of the time, then all heads, lengths that
+# grow as they are solved, and smoothed labels against drift.
 GROWING: dict[str, Any] = WORD_PROBLEM | {
     "init": "undecided",
-    "heads": 16,
+    "heads": 32,
     "head_dim": 8,
     "heads_kept": 1,
     "batch": 512,
-    "train_lengths": (6, 32),
+    "train_lengths": (7, 32),
     "curriculum": "grow",
     "warmup": 0.01,
     "hold": 0.5,

@@ -49,8 +49,8 @@ class Run:
         seed: of the first weights and of the data.
         layers, width, heads, head_dim (width // heads), value_dim (head_dim), factors, mlp_ratio, conv, silu,
             output_gate, output_norm, learned_start: of the model (docs/layers.md).
-        heads_kept: in training a word is answered from so many heads, drawn, until the share `hold` of the steps; 0 for
-            all heads.
+        heads_kept: in training a word is answered from so many heads, drawn, until the share `hold` of the steps, and
+            lengths grow after that; 0 for all heads.
         train_lengths: shortest and longest word; one length a batch is drawn.
         curriculum: how the longest word grows: "none"; "paced", over the first half of training, from a quarter of the
             range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.

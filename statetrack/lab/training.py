@@ -166,6 +166,8 @@ class _Trainer:
             if run.init in _DRAWN:
                 _DRAWN[run.init](self.model)
             self.model.to(ranks.device)
+        # Whether words are answered from few heads: these learn from short words, on longer ones they are lost.
+        self._apart = False
         self.heads = KeptHeads(self.model, run.heads_kept)
         self.optimiser = _optimiser(self.model, run, ranks.device)
         self.generator = torch.Generator(ranks.device)
@@ -216,7 +218,8 @@ class _Trainer:
         self.generator.manual_seed(data_seed(run, self.at.step))
         inputs, targets, _ = task.batch(self.generator, run.batch, length)
         mine = self.ranks.share(run.batch)
-        if run.heads_kept and progress < run.hold:
+        self._apart = bool(run.heads_kept) and progress < run.hold
+        if self._apart:
             self.heads.draw(self.generator, run.batch, mine)
         with self._precision():
             logits, _ = model(inputs[mine])
@@ -250,7 +253,7 @@ class _Trainer:
     def _grow(self, reach: int) -> None:
         """Go on to longer words if enough answers at the end of new words of the present length are right."""
         longest = self.run.train_lengths[1]
-        if reach < longest and isinstance(self.task, Task):
+        if reach < longest and isinstance(self.task, Task) and not self._apart:
             self.generator.manual_seed(judge_seed(self.run, self.at.step))
             right = answers_right(self.model, self.task, self.generator, _WORDS, max(reach, self.task.shortest))
             if self.ranks.agreed(float(right[:, -1].double().mean())) >= self.run.solved:

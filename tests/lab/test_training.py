@@ -96,10 +96,13 @@ def test_a_growing_curriculum_is_resumed_to_the_same_bits(until: int, tmp_path: 
 
 
 def test_a_growing_curriculum_waits_until_its_words_are_solved(tmp_path: Path) -> None:
-    easy = train(replace(GROWING, solved=0.0, steps=60, evaluate_every=20), tmp_path / "easy", device="cpu")
-    assert [note["reach"] for note in easy.history] == [3, 4, 5]
+    for kept, reached in ((0, [3, 4, 5]), (1, [2, 3, 4])):
+        easy = replace(GROWING, heads_kept=kept, solved=0.0, steps=60, evaluate_every=20)
+        assert [note["reach"] for note in train(easy, tmp_path / f"easy {kept}", device="cpu").history] == reached
     hard = train(
-        replace(GROWING, solved=1.0, lr=0.0, min_lr=0.0, steps=60, evaluate_every=20), tmp_path / "hard", device="cpu"
+        replace(GROWING, heads_kept=0, solved=1.0, lr=0.0, min_lr=0.0, steps=60, evaluate_every=20),
+        tmp_path / "hard",
+        device="cpu",
     )
     assert [note["reach"] for note in hard.history] == [2, 2, 2]
     learned = train(
@@ -112,6 +115,7 @@ def test_a_growing_curriculum_waits_until_its_words_are_solved(tmp_path: Path) -
         model="ckda",
         ranges="both",
         train_lengths=(3, 9),
+        heads_kept=0,
         solved=0.0,
         steps=60,
         evaluate_every=60,
