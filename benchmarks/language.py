@@ -84,6 +84,9 @@ def main() -> None:
     found = trained(runs(options.text, fields_of(options), options.only), options)
     rows = [row(run, result) for run, _, result in found]
     report.save("language", options.device, rows, device_name(options.place))
+    if not all(result.history for _, _, result in found):
+        print("no curves: a run ended before its first evaluation")
+        return
     folder = report.RESULTS / f"language-{options.device}"
     for name in ("learn-text", "learn-text-layers"):
         draw(name, folder, ["svg"], measured=options.output)

@@ -2,6 +2,7 @@
 
     python benchmarks/learn.py --preset s3 s4 --device h200 --jobs 12        # presets: parity s3 s4 s5-swaps a5
     python benchmarks/learn.py --preset all --seconds 150 --jobs 14 --device h200
+    python benchmarks/learn.py --preset s4 --ranges both --seeds 1 --set heads=16 lr=5e-3 --no-save --output runs/a
 
 Every run is a process of its own (small models share a GPU) with a time budget of `--seconds`; the first step, which
 compiles kernels, does not count. A run writes to a folder of its own under --output, and `--resume` goes on with those
@@ -35,10 +36,26 @@ WORD_PROBLEM: dict[str, Any] = PLAIN | {
     "batch": 256,
     "lr": 1e-2,
     "train_lengths": (2, 32),
-    "curriculum": True,
+    "curriculum": "paced",
 }
 # What S3 and swaps need is less: the first state is 0, gates have the signs of their biases.
 EASIER: dict[str, Any] = WORD_PROBLEM | {"init": "spread", "learned_start": False, "lr": 3e-3}
+# S4 takes many small heads that learn alone, the full rate for half of the time, then all heads, lengths that
+# grow as they are solved, and smoothed labels against drift.
+GROWING: dict[str, Any] = WORD_PROBLEM | {
+    "init": "undecided",
+    "heads": 32,
+    "head_dim": 8,
+    "heads_kept": 1,
+    "batch": 512,
+    "train_lengths": (7, 32),
+    "curriculum": "grow",
+    "warmup": 0.01,
+    "hold": 0.5,
+    "weight_decay": 0.0,
+    "square_decay": 0.95,
+    "smoothing": 0.1,
+}
 FAR: dict[str, Any] = {"lengths": (32, 64, 128, 256)}
 HALF: dict[str, Any] = {"lengths": (32, 64, 128)}
 
@@ -59,12 +76,12 @@ def parity() -> list[Run]:
 
 
 def s3() -> list[Run]:
-    fixed: dict[str, Any] = EASIER | FAR | {"train_lengths": (32, 32), "curriculum": False}
+    fixed: dict[str, Any] = EASIER | FAR | {"train_lengths": (32, 32), "curriculum": "none"}
     return [Run("s3", "ckda", ranges, **fixed) for ranges in RANGES]
 
 
 def s4() -> list[Run]:
-    return [Run("s4", "ckda", ranges, **WORD_PROBLEM | FAR) for ranges in RANGES]
+    return [Run("s4", "ckda", ranges, **GROWING | FAR) for ranges in RANGES]
 
 
 def s5_swaps() -> list[Run]:
@@ -73,7 +90,7 @@ def s5_swaps() -> list[Run]:
 
 def a5() -> list[Run]:
     near: dict[str, Any] = (
-        WORD_PROBLEM | HALF | {"init": "near", "lr": 1e-3, "curriculum": False, "train_lengths": (32, 32)}
+        WORD_PROBLEM | HALF | {"init": "near", "lr": 1e-3, "curriculum": "none", "train_lengths": (32, 32)}
     )
     return [
         Run("a5", "ckda", noise=0.2, saturation=8.0, **near),
@@ -112,6 +129,7 @@ def kept(name: str, device: str, fresh: list[dict[str, Any]]) -> list[dict[str, 
 def main() -> None:
     parser = arguments((__doc__ or "").split("\n")[0], 150.0)
     parser.add_argument("--preset", nargs="+", choices=[*PRESETS, "all"], default=["all"])
+    parser.add_argument("--ranges", nargs="+", choices=RANGES, default=RANGES, help="only settings with these ranges")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds of each setting")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--no-save", action="store_true", help="do not write results/")
@@ -119,6 +137,7 @@ def main() -> None:
     options.jobs = options.jobs or max(1, (os.cpu_count() or 2) - 2)
     names = list(PRESETS) if "all" in options.preset else options.preset
     settings = [Run.from_json(run.to_json() | fields_of(options)) for name in names for run in PRESETS[name]()]
+    settings = [run for run in settings if run.ranges in options.ranges]
     # Seed after seed, so that a sweep that is cut short has all settings.
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     runs = [replace(run, seed=seed) for seed in seeds for run in settings]

@@ -167,7 +167,7 @@ class Groove:
         """The fields of a run that differ from `Run`'s own where nothing else is asked for."""
         layer = {"heads": 16, "head_dim": 4, "value_dim": 32, "output_gate": False, "output_norm": False}
         own = {"transformer": {"mlp_ratio": 4.0}, "gru": {}}.get(model, layer | {"init": "steady"})
-        lengths = {"train_lengths": (2 * self.period, 136), "curriculum": True, "lengths": (136, 264), "words": 128}
+        lengths = {"train_lengths": (2 * self.period, 136), "curriculum": "paced", "lengths": (136, 264), "words": 128}
         rate = {"steps": 6000, "batch": 64, "lr": {"transformer": 1e-3, "gru": 3e-3}.get(model, 5e-3)}
         return own | lengths | rate | {"weight_decay": 0.0, "warmup": 0.03}
 

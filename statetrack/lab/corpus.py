@@ -135,7 +135,8 @@ class Text:
             for some, wanted in zip(inputs.split(_TOGETHER), targets.split(_TOGETHER), strict=True):
                 with torch.no_grad():
                     answers, _ = model(some)
-                total += functional.cross_entropy(answers.float().mT, wanted, reduction="none").double().sum(0)
+                lost = functional.cross_entropy(answers.float().flatten(0, 1), wanted.flatten(), reduction="none")
+                total += lost.view(wanted.shape).double().sum(0)
             bits = total / (words * math.log(2))
             late = float(bits[length // 2 :].mean())
             rows.append({"length": length, "bits_per_byte": float(bits.mean()), "late_bits_per_byte": late})

@@ -23,11 +23,13 @@ from .tasks import Learnable, Task, task_named
 
 # Which of the two ranges is extended: α from [0, 1] to [-1, 1], β from [0, 1] to [0, 2].
 RANGES = ("none", "alpha", "beta", "both")
-STARTS = ("standard", "spread", "mixed", "steady", "near")
+CURRICULA = ("none", "paced", "grow")
+STARTS = ("standard", "spread", "mixed", "undecided", "steady", "near")
 _CHOICES = {
     "model": (*KINDS, *BASELINES),
     "ranges": RANGES,
     "init": STARTS,
+    "curriculum": CURRICULA,
     "precision": ("float32", "bfloat16"),
     "kernel": ("fast", "tracking", "exact"),
 }
@@ -41,15 +43,21 @@ class Run:
     Attributes:
         task, model: names; `ranges` says which range is extended, "none", "alpha", "beta" or "both".
         init: "standard", "spread" (gates and β on both sides, docs/layers.md), "mixed" (gates whose sign depends on the
-            token, docs/lab.md), "steady" (of a groove, docs/audio.md) or "near" (a compiled program with `noise` and
-            `saturation`, docs/lab.md; it settles heads, head_dim, mlp_ratio and learned_start).
+            token), "undecided" (signed gates near 0; both docs/lab.md), "steady" (of a groove, docs/audio.md) or "near"
+            (a compiled program with `noise` and `saturation`, docs/lab.md; it settles heads, head_dim, mlp_ratio and
+            learned_start).
         seed: of the first weights and of the data.
         layers, width, heads, head_dim (width // heads), value_dim (head_dim), factors, mlp_ratio, conv, silu,
             output_gate, output_norm, learned_start: of the model (docs/layers.md).
-        train_lengths: shortest and longest word; one length a batch is drawn. `curriculum` lets the longest grow over
-            the first half of training, from a quarter of the range on.
+        heads_kept: in training a word is answered from so many heads, drawn, until the share `hold` of the steps, and
+            lengths grow after that; 0 for all heads.
+        train_lengths: shortest and longest word; one length a batch is drawn.
+        curriculum: how the longest word grows: "none"; "paced", over the first half of training, from a quarter of the
+            range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.
         lengths: where the trained model is judged, on `words` words.
-        steps, batch, lr, min_lr, warmup (a share of the steps), weight_decay, clip: of AdamW with a cosine.
+        steps, batch, lr, min_lr, weight_decay, square_decay (of the mean squares), clip: of AdamW. The rate rises over
+            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine.
+        smoothing: of the labels; the loss is then least at finite logits, and states that drift always cost something.
         seconds: of training at most; the schedule then follows the clock where that is faster.
         precision: "float32" or "bfloat16" (autocast); kernel: precision of the layer kernels on CUDA.
         evaluate_every, checkpoint_every: steps. patience: leave off after so many evaluations in a row without a fault
@@ -76,10 +84,12 @@ class Run:
     output_gate: bool = True
     output_norm: bool = True
     learned_start: bool = False
+    heads_kept: int = 0
     noise: float = 0.0
     saturation: float = 20.0
     train_lengths: tuple[int, int] = (3, 40)
-    curriculum: bool = False
+    curriculum: str = "none"
+    solved: float = 0.9
     lengths: tuple[int, ...] = (40, 64, 128, 256)
     words: int = 512
     steps: int = 5000
@@ -87,7 +97,10 @@ class Run:
     lr: float = 1e-3
     min_lr: float = 1e-6
     warmup: float = 0.1
+    hold: float = 0.0
     weight_decay: float = 0.01
+    square_decay: float = 0.999
+    smoothing: float = 0.0
     clip: float = 1.0
     seconds: float | None = None
     precision: str = "float32"
@@ -154,9 +167,11 @@ class Run:
             for name in wholes
             if not _is_whole(getattr(self, name), 1)
         ]
+        if not _is_whole(self.heads_kept, 0):
+            faults.append(f"heads_kept {self.heads_kept!r}, expected an integer from 0 on")
         if not _is_whole(self.patience, 0) or not _is_whole(self.seed, 0) or self.seed >= 1 << 31:
             faults.append(f"seed {self.seed!r} and patience {self.patience!r}, expected integers from 0 on below 2^31")
-        switches = ("curriculum", "silu", "output_gate", "output_norm", "learned_start")
+        switches = ("silu", "output_gate", "output_norm", "learned_start")
         faults += [
             f"{name} {getattr(self, name)!r}, expected true or false"
             for name in switches
@@ -164,6 +179,7 @@ class Run:
         ]
         bounds = {"lr": (0, 10), "min_lr": (0, 10), "warmup": (0, 1), "weight_decay": (0, 10), "mlp_ratio": (0, 1000)}
         bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100)}
+        bounds |= {"solved": (0, 1), "hold": (0, 1), "square_decay": (0, 0.999999), "smoothing": (0, 0.999)}
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
@@ -179,8 +195,12 @@ class Run:
         most = widest(self.model)
         if most not in ("both", self.ranges) and self.ranges != "none":
             faults.append(f"ranges {self.ranges!r}: {self.model} has none but {most!r} to extend")
+        if self.heads_kept and (self.model in BASELINES or self.model == "diagonal" or self.heads_kept > self.heads):
+            faults.append(f"heads_kept {self.heads_kept}, expected at most the heads of a delta layer")
         if (self.init == "steady") > (self.task == "groove"):
             faults.append(f"init 'steady': {self.task}, expected groove")
+        if (self.smoothing or self.curriculum == "grow") and not isinstance(task_named(self.task), Task):
+            faults.append(f"smoothing and curriculum 'grow': {self.task} has no right answers")
         if self.init == "near" and not isinstance(task_named(self.task), Task):
             faults.append(f"init 'near': {self.task} has no program")
         if self.init == "near" and (self.model != "ckda" or self.layers != 1):
@@ -243,8 +263,8 @@ def model_config(run: Run, task: Learnable) -> ModelConfig:
             factors=run.factors,
             signed_gates=alpha == [-1, 1],
             beta_max=2.0 if beta == [0, 2] else 1.0,
-            gate_init="spread" if run.init in ("spread", "mixed", "steady") else "standard",
-            beta_init="spread" if run.init in ("spread", "mixed") else "standard",
+            gate_init="spread" if run.init in ("spread", "mixed", "undecided", "steady") else "standard",
+            beta_init="spread" if run.init in ("spread", "mixed", "undecided") else "standard",
             silu=run.silu,
             conv=run.conv,
             output_gate=run.output_gate,

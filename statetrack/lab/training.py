@@ -22,27 +22,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from statetrack.errors import InvalidFile, InvalidInput
 from statetrack.kernels.language_model import LanguageModel
 
 from .audio import steady
-from .evaluation import evaluate
+from .evaluation import answers_right, evaluate
+from .kept_heads import KeptHeads
 from .mechanism import describe, glance
 from .near import near_model
 from .nearest import nearest_constructions
 from .ranks import Ranks, joined
 from .runs import Result, Run, model_config, ranges_of
-from .schedule import data_seed, learning_rate, length_at
+from .schedule import data_seed, judge_seed, learning_rate, length_at, longer
 from .snapshots import Snapshot, read_snapshot, write_json, write_snapshot
-from .starts import mixed
+from .starts import mixed, undecided
 from .tasks import Task, task_named
 
 Report = Callable[[int, dict[str, Any]], None]
 # Steps between two looks at the clock, and between two at the loss (a look waits for the device).
 _PACE, _LOOK = 10, 50
+# Steps between two tries to go on to longer words.
+_GROWTH = 20
 _WORDS = 256
+# Starts that are written over a new model.
+_DRAWN = {"mixed": mixed, "undecided": undecided, "steady": steady}
 # The seed of what is demonstrated: the same groove or line for every run.
 DEMONSTRATED = 0
 
@@ -142,6 +148,7 @@ class _Progress:
     perfect: int = 0
     loss: float | None = None
     pending: float = 0.0
+    reach: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
@@ -156,12 +163,15 @@ class _Trainer:
             self.model = near_model(run, self.task).to(ranks.device)
         else:
             self.model = LanguageModel(model_config(run, self.task))
-            if run.init in ("mixed", "steady"):
-                {"mixed": mixed, "steady": steady}[run.init](self.model)
+            if run.init in _DRAWN:
+                _DRAWN[run.init](self.model)
             self.model.to(ranks.device)
+        # Whether words are answered from few heads: these learn from short words, on longer ones they are lost.
+        self._apart = False
+        self.heads = KeptHeads(self.model, run.heads_kept)
         self.optimiser = _optimiser(self.model, run, ranks.device)
         self.generator = torch.Generator(ranks.device)
-        self.at = _Progress()
+        self.at = _Progress(reach=run.train_lengths[0] if run.curriculum == "grow" else None)
         self._started, self.total = time.perf_counter(), torch.zeros(())
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -188,6 +198,8 @@ class _Trainer:
                 # Kernels are compiled in the first step; the clock starts behind it.
                 total.item()
                 self._started = time.perf_counter()
+            if at.reach is not None and at.step % _GROWTH == 0:
+                self._grow(at.reach)
             if at.step % _LOOK == 0 and not self._look(total):
                 return "diverged"
             if at.step % run.evaluate_every == 0 and self._judge():
@@ -202,25 +214,50 @@ class _Trainer:
         rate = learning_rate(run, progress)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        paced = task.pace(*run.train_lengths, progress) if run.curriculum else None
-        length = paced or length_at(run, self.at.step, task.spacing, progress)
+        length = self._length(progress)
         self.generator.manual_seed(data_seed(run, self.at.step))
         inputs, targets, _ = task.batch(self.generator, run.batch, length)
         mine = self.ranks.share(run.batch)
+        self._apart = bool(run.heads_kept) and progress < run.hold
+        if self._apart:
+            self.heads.draw(self.generator, run.batch, mine)
         with self._precision():
             logits, _ = model(inputs[mine])
+        self.heads.end()
         places = task.mask(length)
         targets = targets[mine]
         if not places.all():
             at = places.nonzero()[:, 0].to(device)
             logits, targets = logits.index_select(1, at), targets.index_select(1, at)
-        loss = task.loss(logits, targets)
+        loss = self._loss(logits, targets)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         if run.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), run.clip, foreach=True)
         self.optimiser.step()
         return loss.detach()
+
+    def _length(self, progress: float) -> int:
+        run, task, reach = self.run, self.task, self.at.reach
+        if reach is not None and isinstance(task, Task) and task.every:
+            # Every prefix is a word as well: the longest have all lengths in them.
+            return max(reach - reach % task.spacing, task.spacing)
+        paced = task.pace(*run.train_lengths, progress) if run.curriculum == "paced" else None
+        return paced or length_at(run, self.at.step, task.spacing, progress, reach)
+
+    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The task's loss, with smoothed labels if the run says so."""
+        loss, share = self.task.loss(logits, targets), self.run.smoothing
+        return loss if not share else loss.lerp(-functional.log_softmax(logits.float(), -1).mean(), share)
+
+    def _grow(self, reach: int) -> None:
+        """Go on to longer words if enough answers at the end of new words of the present length are right."""
+        longest = self.run.train_lengths[1]
+        if reach < longest and isinstance(self.task, Task) and not self._apart:
+            self.generator.manual_seed(judge_seed(self.run, self.at.step))
+            right = answers_right(self.model, self.task, self.generator, _WORDS, max(reach, self.task.shortest))
+            if self.ranks.agreed(float(right[:, -1].double().mean())) >= self.run.solved:
+                self.at.reach = longer(reach, longest)
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.run.precision == "float32":
@@ -243,7 +280,7 @@ class _Trainer:
         length -= length % self.task.spacing
         (row,) = evaluate(self.model, self.task, [length], words=_WORDS, seed=self.run.seed, device=device)
         if self.ranks.first:
-            note = {"step": self.at.step, "loss": self.at.loss, **row}
+            note = {"step": self.at.step, "loss": self.at.loss, "reach": self.at.reach, **row}
             self.at.history.append(note | glance(self.model, self.task))
         right = self.ranks.agreed(row.get("sequence_accuracy", 0.0)) == 1
         self.at.perfect = self.at.perfect + 1 if right else 0
@@ -296,4 +333,4 @@ def _optimiser(model: nn.Module, run: Run, device: str) -> torch.optim.Optimizer
         (free if kept else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": run.weight_decay}, {"params": free, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=run.lr, fused=device.startswith("cuda"))
+    return torch.optim.AdamW(groups, lr=run.lr, betas=(0.9, run.square_decay), fused=device.startswith("cuda"))

@@ -146,7 +146,7 @@ def test_a_run_is_judged_in_decibels(tmp_path: Path) -> None:
         width=32,
         heads=4,
         output_norm=False,
-        curriculum=True,
+        curriculum="paced",
         train_lengths=(32, 48),
         lengths=(48, 64),
         words=8,

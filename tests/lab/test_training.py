@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from statetrack.errors import InvalidFile, InvalidInput
 from statetrack.kernels.language_model import LanguageModel
 from statetrack.kernels.layer_parts import LayerConfig
 from statetrack.lab.evaluation import evaluate
+from statetrack.lab.kept_heads import KeptHeads
 from statetrack.lab.runs import BASELINES, RANGES, Run, model_config, ranges_of, widest
 from statetrack.lab.schedule import data_seed, learning_rate, length_at
 from statetrack.lab.tasks import TASKS, Task
@@ -41,6 +44,7 @@ TINY = Run(
     evaluate_every=8,
     checkpoint_every=5,
 )
+OUTSIDE = {"output_gate": False, "output_norm": False, "train_lengths": (4, 4), "lengths": (4,), "words": 8}
 ROW = ["task", "model", "alpha_range", "beta_range", "init", "seed", "train_length", "length"]
 ROW += ["scaled_accuracy", "sequence_accuracy"]
 
@@ -66,6 +70,101 @@ def test_a_run_that_is_left_off_goes_on_to_the_same_bits(model: str, tmp_path: P
     assert again.history == whole.history
     judged = [(row["length"], row["scaled_accuracy"], row["sequence_accuracy"]) for row in again.rows]
     assert judged == [(row["length"], row["scaled_accuracy"], row["sequence_accuracy"]) for row in whole.rows]
+
+
+GROWING = replace(
+    TINY,
+    steps=50,
+    curriculum="grow",
+    solved=0.3,
+    train_lengths=(2, 9),
+    smoothing=0.1,
+    square_decay=0.95,
+    hold=0.5,
+    heads_kept=1,
+)
+
+
+@pytest.mark.parametrize("until", [7, 21, 33])
+def test_a_growing_curriculum_is_resumed_to_the_same_bits(until: int, tmp_path: Path) -> None:
+    whole = train(GROWING, tmp_path / "whole", device="cpu")
+    train(GROWING, tmp_path / "part", device="cpu", until=until)
+    again = train(GROWING, tmp_path / "part", device="cpu", resume=True)
+    assert same(tmp_path / "whole", tmp_path / "part")
+    assert again.history == whole.history
+    assert json.loads((tmp_path / "part" / "run.json").read_text())["curriculum"] == "grow"
+
+
+def test_a_growing_curriculum_waits_until_its_words_are_solved(tmp_path: Path) -> None:
+    for kept, reached in ((0, [3, 4, 5]), (1, [2, 3, 4])):
+        easy = replace(GROWING, heads_kept=kept, solved=0.0, steps=60, evaluate_every=20)
+        assert [note["reach"] for note in train(easy, tmp_path / f"easy {kept}", device="cpu").history] == reached
+    hard = train(
+        replace(GROWING, heads_kept=0, solved=1.0, lr=0.0, min_lr=0.0, steps=60, evaluate_every=20),
+        tmp_path / "hard",
+        device="cpu",
+    )
+    assert [note["reach"] for note in hard.history] == [2, 2, 2]
+    learned = train(
+        replace(GROWING, heads_kept=0, solved=0.95, steps=300, evaluate_every=300), tmp_path / "learned", device="cpu"
+    )
+    assert learned.history[-1]["reach"] == 9
+    slow = replace(
+        GROWING,
+        task="z60-slow",
+        model="ckda",
+        ranges="both",
+        train_lengths=(3, 9),
+        heads_kept=0,
+        solved=0.0,
+        steps=60,
+        evaluate_every=60,
+    )
+    assert train(slow, tmp_path / "slow", device="cpu").history[-1]["reach"] == 6
+
+
+@pytest.mark.parametrize(("init", "middle", "spread"), [("mixed", 1.7, 0.6), ("undecided", 0.57, 0.25)])
+def test_starts_of_gates(init: str, middle: float, spread: float, tmp_path: Path) -> None:
+    run = Run("s4", init=init, learned_start=True, width=128, heads=4, head_dim=32, steps=1, batch=4, **OUTSIDE)
+    train(replace(run, lr=0.0, min_lr=0.0), tmp_path / "run", device="cpu")
+    model = LanguageModel.load(tmp_path / "run" / "model.safetensors")
+    layer = cast("Any", model).body.blocks[0].mixer
+    alpha = model.transitions(torch.arange(24)[:, None])[0][2].squeeze()
+    logits = 2 * torch.atanh(alpha.clamp(-0.999, 0.999)) - layer.gate_bias
+    assert float(logits.std()) == pytest.approx(middle, rel=0.2)
+    assert float(layer.gate_bias.std()) == pytest.approx({"mixed": 0.3, "undecided": 0.0}[init] * 4.9, rel=0.4)
+    assert float(alpha.square().mean().sqrt()) == pytest.approx(spread, abs=0.1)
+    assert float(layer.start.std()) == pytest.approx(0.5, rel=0.1)
+
+
+def test_few_heads_answer_in_training_and_all_of_them_when_judged() -> None:
+    model = LanguageModel(model_config(replace(TINY, heads=4), TASKS["parity"]))
+    words = torch.randint(2, (6, 5), generator=torch.Generator().manual_seed(0))
+    whole = model(words)[0]
+    heads = KeptHeads(model, 1)
+    heads.draw(torch.Generator().manual_seed(1), 8, slice(2, 8))
+    assert heads.kept is not None
+    assert heads.kept[0].sum(1).tolist() == [1] * 6
+    few, kept = model(words)[0], heads.kept[0]
+    heads.end()
+    assert torch.equal(model(words)[0], whole)
+    layer = cast("Any", model).body.blocks[0].mixer
+    for row in range(6):
+        own = layer.output.weight.detach().clone()
+        with torch.no_grad():
+            layer.output.weight.mul_(kept[row].repeat_interleave(4))
+            assert torch.allclose(model(words[row : row + 1])[0], few[row], atol=1e-6)
+            layer.output.weight.copy_(own)
+
+
+def test_smoothed_labels_keep_the_logits_finite(tmp_path: Path) -> None:
+    sizes = {"steps": 150, "evaluate_every": 150, "train_lengths": (4, 4), "lengths": (4,)}
+    plain = train(replace(TINY, **sizes), tmp_path / "plain", device="cpu")
+    smooth = train(replace(TINY, **sizes, smoothing=0.2), tmp_path / "smooth", device="cpu")
+    assert [found.rows[0]["scaled_accuracy"] for found in (plain, smooth)] == [1.0, 1.0]
+    least = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1))
+    assert plain.history[-1]["loss"] < least / 4
+    assert least <= smooth.history[-1]["loss"] < least + 0.1
 
 
 def test_a_killed_process_resumes_to_the_same_bits(tmp_path: Path) -> None:
@@ -155,11 +254,15 @@ def test_bfloat16_autocast_trains(tmp_path: Path) -> None:
 
 
 def test_rates_warm_up_and_fall_and_lengths_grow() -> None:
-    run = replace(TINY, lr=1.0, min_lr=0.1, warmup=0.2, train_lengths=(2, 40), curriculum=True)
+    run = replace(TINY, lr=1.0, min_lr=0.1, warmup=0.2, train_lengths=(2, 40), curriculum="paced")
     rates = [learning_rate(run, p / 100) for p in range(101)]
     assert max(rates) == rates[20] == 1.0
     assert rates == sorted(rates[:20]) + sorted(rates[20:], reverse=True)
     assert rates[100] == pytest.approx(0.1)
+    held = [learning_rate(replace(run, hold=0.7), p / 100) for p in range(101)]
+    assert held[20:71] == [1.0] * 51
+    assert held[70:] == sorted(held[70:], reverse=True)
+    assert held[100] == pytest.approx(0.1)
     early = {length_at(run, step, 1, 0.0) for step in range(200)}
     late = {length_at(run, step, 1, 0.9) for step in range(500)}
     assert early == set(range(2, 13))
@@ -196,6 +299,13 @@ def test_ranges_are_those_of_the_model() -> None:
         ({"steps": 0, "lr": -1.0}, "steps 0.*lr -1.0"),
         ({"ranges": "alpha"}, "none but 'beta' to extend"),
         ({"train_lengths": (9, 3)}, "train_lengths"),
+        ({"curriculum": True}, "curriculum True, expected none, paced, grow"),
+        ({"solved": 2, "square_decay": 1.0}, "solved 2.*square_decay 1.0"),
+        (
+            {"task": "groove", "train_lengths": (32, 48), "lengths": (48,), "smoothing": 0.1},
+            "groove has no right answers",
+        ),
+        ({"heads_kept": 3}, "heads_kept 3"),
         ({"lengths": ()}, "lengths"),
         ({"init": "near"}, "expected one of ckda"),
         ({"seconds": 0.0}, "seconds"),
