@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import chunk_scalar
 from .chunk_gradients import gradient_kernel, matrix_kernel
 from .chunk_prepare import prepare_kernel, solve_kernel
 from .chunk_states import backward_kernel, forward_kernel
@@ -33,7 +34,10 @@ _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 
 @dataclass(frozen=True)
 class Launch:
-    """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk."""
+    """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk.
+
+    The last two are those of scalar gates: the depth of the loop over columns, and a limit of registers a thread.
+    """
 
     chunk: int
     prepare_channels: int
@@ -46,6 +50,8 @@ class Launch:
     gradient_channels: int
     gradient_columns: int
     gradient_warps: int
+    gradient_stages: int = 1
+    gradient_registers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class _Call:
     kind: int
     each: bool
     wide: bool
+    scalar: bool
     normalize_keys: bool
     normalize_queries: bool
     scale: float
@@ -92,23 +99,25 @@ class _Call:
         }  # fmt: skip
         return {name: size for name, size in sizes.items() if name != exclude}
 
-    def switches(self) -> dict[str, Any]:
-        return {
+    def switches(self, exclude: str = "") -> dict[str, Any]:
+        found = {
             "WIDTH": self.wide, "KIND": self.kind, "EACH": self.each,
             "NORM_K": self.normalize_keys, "NORM_Q": self.normalize_queries,
         }  # fmt: skip
+        return {name: switch for name, switch in found.items() if name != exclude}
 
 
 def _block(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def launches(K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128) -> list[Launch]:
+def launches(K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128, scalar: bool = False) -> list[Launch]:
     """The settings a call may run with, the preferred one first.
 
     Args:
         half: whether the inputs have 16 bits.
         programs: sequences times value heads; few of them leave processors idle unless the state's columns are split.
+        scalar: whether there is one gate a row, or none.
     """
     rows = 1 << (factors - 1).bit_length()
     light = precision == "fast" and half
@@ -130,6 +139,8 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         gradient_columns=min(_block(V), 128 if light else 32),
         gradient_warps=4,
     )
+    if scalar:
+        return _scalar_launches(first, _block(K), light and not wide)
     others = [
         replace(first, prepare_warps=12 - first.prepare_warps),
         replace(first, prepare_channels=min(_block(K), 64)),
@@ -139,6 +150,16 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         replace(first, gradient_channels=min(_block(K), 64), gradient_warps=8),
         replace(first, gradient_columns=min(_block(V), 64), matrix_warps=8),
     ]
+    return list(dict.fromkeys([first, *others]))
+
+
+def _scalar_launches(first: Launch, channels: int, light: bool) -> list[Launch]:
+    """The same for the kernels of `chunk_scalar`, where one program has all channels of a chunk."""
+    first = replace(
+        first, gradient_channels=channels, gradient_columns=min(first.gradient_columns, 64 if light else 16),
+        gradient_warps=8 if channels >= 64 else 4,
+    )  # fmt: skip
+    others = [replace(first, gradient_columns=min(first.gradient_columns, 32), gradient_stages=2)]
     return list(dict.fromkeys([first, *others]))
 
 
@@ -172,9 +193,11 @@ def ckda_chunk(
     value_heads, V = v.shape[2:]
     values = gate.values
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
+    # One gate a row, or none: the pass over chunks must know raw keys, and ours does.
+    scalar = states is None and (values is None or values.shape[-1] == 1)
     if launch is None:
         half = q.dtype in (torch.bfloat16, torch.float16)
-        launch = launches(K, V, factors, precision, half, sequences * value_heads)[0]
+        launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
     rows = 1 << (factors - 1).bit_length()
     table, bounds, ends, chunks = _chunks(cu_seqlens, batch, time, launch.chunk // rows, q.device)
     inputs = (q, k, v, beta, values, gate.rates, gate.dt_bias, initial_state)
@@ -182,7 +205,7 @@ def ckda_chunk(
         batch, time, heads, value_heads, K, V, factors, KINDS.index(gate.kind),
         values is not None and factors > 1 and values.shape[1] == time * factors,
         values is None or values.shape[-1] == K,
-        normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
+        scalar, normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
         table, bounds, ends,
         states or (_forward_states, _backward_states),
         torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs),
@@ -222,8 +245,8 @@ class _Chunked(torch.autograd.Function):
         tile = (call.chunks, call.value_heads)
         kept = _prepare(q, k, beta, values, a_log, dt_bias, call)
         o = torch.empty(call.batch, call.time, call.value_heads, call.V, dtype=v.dtype, device=v.device)
-        h = kept["kd"].new_empty(*tile, call.K, call.V) if train else None
-        r = kept["kd"].new_empty(*tile, call.launch.chunk, call.V) if train else None
+        h = kept["tinv"].new_empty(*tile, call.K, call.V) if train else None
+        r = kept["tinv"].new_empty(*tile, call.launch.chunk, call.V) if train else None
         last = None
         if final:
             last = q.new_empty(call.sequences, call.value_heads, call.K, call.V, dtype=torch.float32)
@@ -250,11 +273,18 @@ class _Chunked(torch.autograd.Function):
         return dq, dk, dy.to(v.dtype), dbeta, dvalues, da_log, ddt_bias, dstart, None, None
 
 
-_PASSED = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay")
+_PASSED = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay", "q", "k", "falls", "rises")
 
 
 def _state_grid(call: _Call) -> tuple[int, int, int]:
     return -(-call.V // call.launch.state_columns), call.value_heads, call.sequences
+
+
+def _state_sizes(call: _Call) -> dict[str, Any]:
+    return call.common() | {
+        "SCALAR": call.scalar, "GATED": call.kind > 0, "BK": _block(call.K), "BV": call.launch.state_columns,
+        "STAGES": call.launch.state_stages, "num_warps": call.launch.state_warps,
+    }  # fmt: skip
 
 
 def _forward_states(
@@ -263,10 +293,9 @@ def _forward_states(
 ) -> None:  # fmt: skip
     """Fills o [B, T, HV, V], and where they are given h [chunks, HV, K, V], r [chunks, HV, C, V] and `last`."""
     forward_kernel[_state_grid(call)](
-        *(kept[n] for n in _PASSED), v, h, r, o, start, last, call.bounds, call.ends, call.time, call.chunks_each,
-        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=start is not None,
-        FINAL=last is not None, TRAIN=h is not None, STAGES=call.launch.state_stages,
-        num_warps=call.launch.state_warps,
+        *(kept.get(n) for n in _PASSED), v, h, r, o, start, last, call.bounds, call.ends, call.time, call.chunks_each,
+        call.heads, call.value_heads, **_state_sizes(call), START=start is not None, FINAL=last is not None,
+        TRAIN=h is not None,
     )  # fmt: skip
 
 
@@ -276,9 +305,8 @@ def _backward_states(
 ) -> None:  # fmt: skip
     """Fills dh [chunks, HV, K, V], dy in the shape of v, and `dstart` where it is given."""
     backward_kernel[_state_grid(call)](
-        *(kept[n] for n in _PASSED), do, dh, dy, dlast, dstart, call.bounds, call.ends, call.time, call.chunks_each,
-        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=dstart is not None,
-        FINAL=dlast is not None, STAGES=call.launch.state_stages, num_warps=call.launch.state_warps,
+        *(kept.get(n) for n in _PASSED), do, dh, dy, dlast, dstart, call.bounds, call.ends, call.time, call.chunks_each,
+        call.heads, call.value_heads, **_state_sizes(call), START=dstart is not None, FINAL=dlast is not None,
     )  # fmt: skip
 
 
@@ -288,39 +316,48 @@ def _prepare(
 ) -> dict[str, Tensor]:  # fmt: skip
     C, rows = call.launch.chunk, call.rows
     half = q.dtype in (torch.bfloat16, torch.float16) and call.precision == "fast"
-    tile = (call.chunks, call.value_heads)
-
-    def new(*shape: int, dtype: torch.dtype = torch.bfloat16 if half else torch.float32) -> Tensor:
-        return torch.empty(*tile, *shape, dtype=dtype, device=q.device)
-
-    kept = {
-        "kd": new(C, call.K),
-        "kt": new(C, call.K),
-        "qt": new(C // rows, call.K),
-        "aqk": new(C // rows, C),
-        "tinv": new(C, C),
-        "norms": new(C, dtype=torch.float32),
-        "betas": new(C, dtype=torch.float32),
-        "q_scales": new(C // rows, dtype=torch.float32),
-        "decay": new(call.K, dtype=torch.float32),
-        "flags": new(dtype=torch.int32),
-    }
-    pairs = new(C, C, dtype=torch.float16 if half else torch.float32)
-    grid = (call.value_heads, call.chunks)
-    for safe in (False, True) if call.kind else (False,):
-        prepare_kernel[grid](
-            q, k, beta, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
-            *(kept[n] for n in ("decay", "norms", "q_scales", "flags")), call.table, call.ends, call.scale, call.lower,
-            call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"), **call.switches(),
-            BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe,
-            num_warps=call.launch.prepare_warps,
-        )  # fmt: skip
-    solve_kernel[grid](
+    held = torch.bfloat16 if half else torch.float32
+    stage = chunk_scalar.prepare if call.scalar else _prepare_channels
+    kept, pairs = stage(q, k, values, a_log, dt_bias, call, held)
+    kept |= {"tinv": torch.empty_like(pairs, dtype=held), "betas": torch.empty_like(kept["norms"])}
+    solve_kernel[(call.value_heads, call.chunks)](
         pairs, beta, kept["tinv"], kept["betas"], call.table, call.ends, call.time, call.chunks_each, call.value_heads,
         N=call.factors, P=rows, C=C, VARLEN=call.table is not None, PRECISION=_DOTS[call.precision],
         num_warps=call.launch.solve_warps,
     )  # fmt: skip
     return kept
+
+
+def _prepare_channels(
+    q: Tensor, k: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None, call: _Call,
+    held: torch.dtype,
+) -> tuple[dict[str, Tensor], Tensor]:  # fmt: skip
+    """What the later stages read, and M of unit keys."""
+    C, rows = call.launch.chunk, call.rows
+
+    def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(call.chunks, call.value_heads, *shape, dtype=dtype, device=q.device)
+
+    kept = {
+        "kd": new(C, call.K, dtype=held),
+        "kt": new(C, call.K, dtype=held),
+        "qt": new(C // rows, call.K, dtype=held),
+        "aqk": new(C // rows, C, dtype=held),
+        "norms": new(C),
+        "q_scales": new(C // rows),
+        "decay": new(call.K),
+        "flags": new(dtype=torch.int32),
+    }
+    pairs = new(C, C, dtype=torch.float16 if held == torch.bfloat16 else torch.float32)
+    for safe in (False, True) if call.kind else (False,):
+        prepare_kernel[(call.value_heads, call.chunks)](
+            q, k, None, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
+            *(kept[n] for n in ("decay", "norms", "q_scales", "flags")), call.table, call.ends, call.scale, call.lower,
+            call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"), **call.switches(),
+            BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe,
+            num_warps=call.launch.prepare_warps,
+        )  # fmt: skip
+    return kept, pairs
 
 
 def _gradients(
@@ -331,7 +368,28 @@ def _gradients(
     group = call.value_heads // call.heads
     dq = q.new_empty(*q.shape[:2], call.value_heads, call.K, dtype=q.dtype if group == 1 else torch.float32)
     dk = k.new_empty(*k.shape[:2], call.value_heads, call.K, dtype=k.dtype if group == 1 else torch.float32)
-    dbeta, BK = torch.empty_like(beta), call.launch.gradient_channels
+    dbeta = torch.empty_like(beta)
+    if call.scalar:
+        dvalues = chunk_scalar.gradients(
+            values, a_log, dt_bias, kept, h, r, do, dh, dy, dq, dk, dbeta, call, _block(call.K)
+        )
+    else:
+        dvalues = _channel_gradients(
+            q, k, v, values, a_log, dt_bias, kept, h, r, o, do, dh, dy, dq, dk, dbeta, call
+        )
+    if group > 1:
+        dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
+        dk = dk.unflatten(2, (call.heads, group)).sum(3).to(k.dtype)
+    return dq, dk, dbeta, dvalues
+
+
+def _channel_gradients(
+    q: Tensor, k: Tensor, v: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None,
+    kept: dict[str, Tensor], h: Tensor, r: Tensor, o: Tensor, do: Tensor, dh: Tensor, dy: Tensor, dq: Tensor,
+    dk: Tensor, dbeta: Tensor, call: _Call,
+) -> Tensor | None:  # fmt: skip
+    """Fills dq, dk and dbeta; the gradient of the gates."""
+    BK = call.launch.gradient_channels
     tile, C, parts = (call.chunks, call.value_heads), call.launch.chunk, -(-call.K // BK)
     dM, dQ = h.new_empty(*tile, C, C), h.new_empty(*tile, C // call.rows, C)
     along = torch.empty_like(kept["norms"]), torch.empty_like(kept["q_scales"])
@@ -352,12 +410,9 @@ def _gradients(
             **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
             num_warps=call.launch.gradient_warps,
         )  # fmt: skip
-    if group > 1:
-        dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
-        dk = dk.unflatten(2, (call.heads, group)).sum(3).to(k.dtype)
     if values is not None and dvalues is not None and not call.wide:
         dvalues = dvalues.sum(3, keepdim=True).to(values.dtype)
-    return dq, dk, dbeta, dvalues
+    return dvalues
 
 
 def _gate_parameters(
