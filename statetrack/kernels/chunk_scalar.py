@@ -9,9 +9,10 @@ of D_i/D_j with i >= j, so it is at most 0, and exact resets are gates like othe
 the sign of D in its sign bit (both units for chunks of 64 rows). Sums and differences of either are exact, so D_i/D_j
 is right to float32's last bits however much has decayed before.
 
-Gradients. With E the gradient of <k_i, k_j> for i > j, what goes through D_i/D_j is X = E * <k_i, k_j>, and the part
-of X in d log|alpha| of row t is that of the pairs i >= t > j: the sum over i >= t of row i's sum less column i's.
-The rest of it is a sum of rows' products before t or from t on, without differences.
+Gradients. With E the gradient of <k_i, k_j> for i > j, what goes through D_i/D_j is X = E * <k_i, k_j>, and
+d log|alpha| of row t takes the pairs i >= t > j of X, all of which have the factor alpha: with a triangle of ones, a
+product sums over i, and a masked sum over j. The other parts are sums of rows' products before t and from t on. No term
+that lacks the factor is added and taken away again, so the gradient at a reset is 0 and at small gates has its digits.
 
 Main definitions: `prepare`, `gradients`.
 
@@ -150,7 +151,7 @@ def row_matrix_kernel(
     K: tl.constexpr, V: tl.constexpr, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr,
     BV: tl.constexpr, KIND: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of <k_i, k_j> and <q_i, k_j>, that of beta, and every row's sum of X less its column's."""
+    """The gradients of <k_i, k_j> and <q_i, k_j> times -1, that of beta, and the part of X in that of log|alpha|."""
     head = tl.program_id(0)
     chunk = tl.program_id(1)
     tile = chunk.to(tl.int64) * HV + head
@@ -195,10 +196,14 @@ def row_matrix_kernel(
             queries = load_raw(q + seen * H * K, q_at, q_real, key_head, H, K, BK, n * BK).to(DT)
             over_k = tl.dot(keys, tl.trans(keys), over_k, input_precision=PRECISION)
             over_q = tl.dot(keys, tl.trans(queries), over_q, input_precision=PRECISION)
-        over_k *= pairs
-        over_q *= asked
-        slope = tl.sum(over_k, 0) - tl.sum(over_k, 1) + tl.sum(over_q, 1) - to_last(tl.sum(over_q, 0), C, P)
-        tl.store(slopes + tile * C + rows, slope)
+        over_k = (over_k * pairs).to(DT)
+        over_q = (over_q * asked).to(DT)
+        sooner = rows[:, None] > rows[None, :]
+        later = tl.where(sooner, 0.0, 1.0).to(DT)
+        over_k = tl.where(sooner, tl.dot(later, over_k, input_precision=PRECISION), 0.0)
+        over_q = tl.dot(tl.where(sooner, 1.0, 0.0).to(DT), over_q, input_precision=PRECISION)
+        over_q = tl.where(q_rows[None, :] >= rows[:, None], over_q, 0.0)
+        tl.store(slopes + tile * C + rows, -tl.sum(over_k, 1) - tl.sum(over_q, 1))
 
 
 @triton.jit
@@ -232,43 +237,24 @@ def row_gradient_kernel(
     queries = load_raw(q + seen * H * K, q_at, q_real, key_head, H, K, BK).to(DT)
     over_q = tl.zeros((BK, CQ), tl.float32)  # transposed
     over_k = tl.zeros((C, BK), tl.float32)
-    over_r = tl.zeros((C, BK), tl.float32)
-    over_end = tl.zeros((BK,), tl.float32)
     for n in tl.range(0, (V + BV - 1) // BV, num_stages=STAGES):
         vs = n * BV + tl.arange(0, BV)
         S = load_block(h + tile * K * V, cols, cols < K, V, vs, V)
-        dS = load_block(dh + tile * K * V, cols, cols < K, V, vs, V)
         out = load_block(do + (seen * HV + head) * V, q_at, q_real, HV * V, vs, V).to(DT)
         y = load_block(dy + (seen * N * HV + head) * V, at, real, HV * V, vs, V).to(DT)
-        left = load_block(r + tile * C * V, rows, rows < C, V, vs, V)
         over_q = tl.dot(S, tl.trans(out), over_q, input_precision=PRECISION)
         over_k = tl.dot(y, tl.trans(S), over_k, input_precision=PRECISION)
-        over_r = tl.dot(left, tl.trans(dS), over_r, input_precision=PRECISION)
-        if KIND > 0:
-            over_end += tl.sum(S.to(tl.float32) * dS.to(tl.float32), 1)
     norm = tl.load(norms + tile * C + rows)
-    bn = tl.load(betas + tile * C + rows) * norm
     q_scale = tl.load(q_scales + tile * CQ + q_at)
+    back = norm
     if KIND > 0:
-        over_q *= (q_scale * tl.load(falls + tile * C + q_at * P + P - 1))[None, :]
-        over_k *= (norm * tl.load(falls + tile * C + rows))[:, None]
-        over_r *= (bn * tl.load(rises + tile * C + rows))[:, None]
-    else:
-        over_q *= q_scale[None, :]
-        over_k *= norm[:, None]
-        over_r *= bn[:, None]
+        q_scale *= tl.load(falls + tile * C + q_at * P + P - 1)
+        back *= tl.load(falls + tile * C + rows)
+    over_q *= q_scale[None, :]
+    over_k *= back[:, None]
     if KIND > 0:
-        later = to_last(tl.sum(over_q * tl.trans(queries).to(tl.float32), 0), C, P) - tl.sum(over_k * keys.to(tl.float32), 1)
-        later += tl.load(slopes + tile * C + rows)
-        sooner = tl.sum(over_r * keys.to(tl.float32), 1)
-        whole = tl.sum(sooner, 0) + tl.sum(over_end, 0) * tl.load(falls + tile * C + C - 1)
-        dx = whole + tl.cumsum(later - sooner, 0, reverse=True)
-        gate += seen * (N if EACH else 1) * HV
-        x, gated, rate = raw_gates(
-            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, rows, False, KIND, EACH, BIAS
-        )
-        seat = dgate + seen * (N if EACH else 1) * HV + (at if EACH else tokens) * HV + head
-        tl.store(seat, (dx * gate_slope(x, rate, lower, KIND)).to(dgate.dtype.element_ty), mask=gated)
+        later = to_last(tl.sum(over_q * tl.trans(queries).to(tl.float32), 0), C, P)
+        later -= tl.sum(over_k * keys.to(tl.float32), 1)
     matrix = load_tile(dQ, tile, C, CQ, CQ)
     over_q -= tl.dot(tl.trans(keys), matrix, input_precision=PRECISION)
     if NORM_Q:
@@ -277,6 +263,30 @@ def row_gradient_kernel(
         over_q -= wide * (tl.sum(wide * over_q, 0) / tl.where(square > 0, square, 1.0))[None, :]
     spot = dq + (seen * HV + head) * K + cols[:, None] + (q_at * HV * K)[None, :]
     tl.store(spot, over_q.to(dq.dtype.element_ty), mask=(cols < K)[:, None] & q_real[None, :])
+    over_r = tl.zeros((C, BK), tl.float32)
+    over_end = tl.zeros((BK,), tl.float32)
+    for n in tl.range(0, (V + BV - 1) // BV, num_stages=STAGES):
+        vs = n * BV + tl.arange(0, BV)
+        dS = load_block(dh + tile * K * V, cols, cols < K, V, vs, V)
+        left = load_block(r + tile * C * V, rows, rows < C, V, vs, V)
+        over_r = tl.dot(left, tl.trans(dS), over_r, input_precision=PRECISION)
+        if KIND > 0:
+            S = load_block(h + tile * K * V, cols, cols < K, V, vs, V)
+            over_end += tl.sum(S.to(tl.float32) * dS.to(tl.float32), 1)
+    bn = tl.load(betas + tile * C + rows) * norm
+    if KIND > 0:
+        bn *= tl.load(rises + tile * C + rows)
+    over_r *= bn[:, None]
+    if KIND > 0:
+        sooner = tl.sum(over_r * keys.to(tl.float32), 1)
+        dx = tl.load(slopes + tile * C + rows) + tl.cumsum(later, 0, reverse=True) + (tl.cumsum(sooner, 0) - sooner)
+        dx += tl.sum(over_end, 0) * tl.load(falls + tile * C + C - 1)
+        gate += seen * (N if EACH else 1) * HV
+        x, gated, rate = raw_gates(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, rows, False, KIND, EACH, BIAS
+        )
+        seat = dgate + seen * (N if EACH else 1) * HV + (at if EACH else tokens) * HV + head
+        tl.store(seat, (dx * gate_slope(x, rate, lower, KIND)).to(dgate.dtype.element_ty), mask=gated)
     over_r -= over_k
     over_r -= tl.dot(matrix, queries, input_precision=PRECISION)
     matrix = load_tile(dM, tile, C, C, C)

@@ -1,4 +1,6 @@
-"""The chunk kernels as one differentiable function: three launches forward, two or three more backward.
+"""The chunk kernels as one differentiable function: three launches forward, three more backward.
+
+Gates of channels go through `chunk_prepare` and `chunk_gradients`, one gate a row or none through `chunk_scalar`.
 
 A precision mode fixes the rounding points. `fast` with 16-bit inputs keeps intermediates in bfloat16 (float16 has not
 the range of anchored factors) and the state in float32; with float32 inputs it keeps float32 and multiplies in tf32.
@@ -36,7 +38,7 @@ _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 class Launch:
     """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk.
 
-    The last two are those of scalar gates: the depth of the loop over columns, and a limit of registers a thread.
+    The last two are for scalar gates: the depth of the loop over columns, and a limit of registers a thread.
     """
 
     chunk: int
@@ -111,7 +113,9 @@ def _block(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def launches(K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128, scalar: bool = False) -> list[Launch]:
+def launches(
+    K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128, scalar: bool = False
+) -> list[Launch]:
     """The settings a call may run with, the preferred one first.
 
     Args:
@@ -140,7 +144,7 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         gradient_warps=4,
     )
     if scalar:
-        return _scalar_launches(first, _block(K), light and not wide)
+        return list(dict.fromkeys(_scalar_launches(first, K, V, rows, light and not wide)))
     others = [
         replace(first, prepare_warps=12 - first.prepare_warps),
         replace(first, prepare_channels=min(_block(K), 64)),
@@ -153,14 +157,32 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
     return list(dict.fromkeys([first, *others]))
 
 
-def _scalar_launches(first: Launch, channels: int, light: bool) -> list[Launch]:
-    """The same for the kernels of `chunk_scalar`, where one program has all channels of a chunk."""
+def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> list[Launch]:
+    """The same for `chunk_scalar`, where one program takes all channels of a chunk.
+
+    With a query for two factors 8 warps of 128 registers nearly hold the gradients, so that two blocks live on a
+    processor; with one for each factor it takes 16 warps.
+    """
+    channels = _block(K)
     first = replace(
-        first, gradient_channels=channels, gradient_columns=min(first.gradient_columns, 64 if light else 16),
-        gradient_warps=8 if channels >= 64 else 4,
+        first, prepare_channels=min(channels, 64), prepare_warps=4, gradient_channels=channels,
+        gradient_columns=min(_block(V), 64 if light else 16),
+        gradient_warps=(8 if rows > 1 else 16) if channels > 64 else 8 if channels == 64 else 4,
     )  # fmt: skip
-    others = [replace(first, gradient_columns=min(first.gradient_columns, 32), gradient_stages=2)]
-    return list(dict.fromkeys([first, *others]))
+    if not light:
+        return [first, replace(first, prepare_warps=8, matrix_warps=8, gradient_warps=8)]
+    first = replace(first, gradient_stages=2, gradient_registers=128 if 64 <= channels <= 128 else None)
+    others = [
+        replace(first, prepare_channels=channels, prepare_warps=8, matrix_warps=8),
+        replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4),
+        replace(first, gradient_warps=8, gradient_registers=None, gradient_stages=1),
+        replace(first, gradient_warps=16 if channels > 64 else 8, gradient_columns=min(_block(V), 32)),
+        replace(first, state_warps=8),
+        replace(first, state_stages=1),
+        replace(first, state_columns=min(_block(V), 32), state_stages=3, solve_warps=4),
+        replace(first, state_columns=min(_block(V), 64), state_stages=3),
+    ]
+    return [first, *others]
 
 
 def ckda_chunk(
@@ -193,7 +215,7 @@ def ckda_chunk(
     value_heads, V = v.shape[2:]
     values = gate.values
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
-    # One gate a row, or none: the pass over chunks must know raw keys, and ours does.
+    # Only our own pass over the chunks takes raw keys.
     scalar = states is None and (values is None or values.shape[-1] == 1)
     if launch is None:
         half = q.dtype in (torch.bfloat16, torch.float16)
@@ -369,14 +391,8 @@ def _gradients(
     dq = q.new_empty(*q.shape[:2], call.value_heads, call.K, dtype=q.dtype if group == 1 else torch.float32)
     dk = k.new_empty(*k.shape[:2], call.value_heads, call.K, dtype=k.dtype if group == 1 else torch.float32)
     dbeta = torch.empty_like(beta)
-    if call.scalar:
-        dvalues = chunk_scalar.gradients(
-            values, a_log, dt_bias, kept, h, r, do, dh, dy, dq, dk, dbeta, call, _block(call.K)
-        )
-    else:
-        dvalues = _channel_gradients(
-            q, k, v, values, a_log, dt_bias, kept, h, r, o, do, dh, dy, dq, dk, dbeta, call
-        )
+    rest = (values, a_log, dt_bias, kept, h, r, do, dh, dy, dq, dk, dbeta, call)
+    dvalues = chunk_scalar.gradients(*rest, _block(call.K)) if call.scalar else _channel_gradients(q, k, v, o, *rest)
     if group > 1:
         dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
         dk = dk.unflatten(2, (call.heads, group)).sum(3).to(k.dtype)
@@ -384,20 +400,19 @@ def _gradients(
 
 
 def _channel_gradients(
-    q: Tensor, k: Tensor, v: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None,
-    kept: dict[str, Tensor], h: Tensor, r: Tensor, o: Tensor, do: Tensor, dh: Tensor, dy: Tensor, dq: Tensor,
-    dk: Tensor, dbeta: Tensor, call: _Call,
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None,
+    kept: dict[str, Tensor], h: Tensor, r: Tensor, do: Tensor, dh: Tensor, dy: Tensor, dq: Tensor, dk: Tensor,
+    dbeta: Tensor, call: _Call,
 ) -> Tensor | None:  # fmt: skip
     """Fills dq, dk and dbeta; the gradient of the gates."""
-    BK = call.launch.gradient_channels
-    tile, C, parts = (call.chunks, call.value_heads), call.launch.chunk, -(-call.K // BK)
+    tile, C, BK = (call.chunks, call.value_heads), call.launch.chunk, call.launch.gradient_channels
+    parts, BV = -(-call.K // BK), call.launch.gradient_columns
     dM, dQ = h.new_empty(*tile, C, C), h.new_empty(*tile, C // call.rows, C)
     along = torch.empty_like(kept["norms"]), torch.empty_like(kept["q_scales"])
     rows = tuple(kept[n] for n in ("norms", "betas", "q_scales"))
-    sizes = {"BV": call.launch.gradient_columns}
     matrix_kernel[(call.value_heads, call.chunks)](
         v, do, o, r, dy, *rows, dM, dQ, dbeta, *along, call.table, call.ends, call.scale, call.time, call.chunks_each,
-        call.value_heads, **call.common(exclude="K"), **sizes, num_warps=call.launch.matrix_warps,
+        call.value_heads, **call.common(exclude="K"), BV=BV, num_warps=call.launch.matrix_warps,
     )  # fmt: skip
     dvalues = None
     if values is not None:
@@ -407,7 +422,7 @@ def _channel_gradients(
         gradient_kernel[(parts, call.value_heads, call.chunks)](
             q, k, values, a_log, dt_bias, *rows, kept["flags"], h, r, do, dh, dy, dM, dQ, *along, dq, dk, dvalues,
             call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads, call.value_heads,
-            **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
+            **call.common(), **call.switches(), BK=BK, BV=BV, BIAS=dt_bias is not None, SAFE=safe,
             num_warps=call.launch.gradient_warps,
         )  # fmt: skip
     if values is not None and dvalues is not None and not call.wide:
