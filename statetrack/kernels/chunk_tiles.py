@@ -167,7 +167,7 @@ def inverse(A, blocks, C: tl.constexpr, PRECISION: tl.constexpr):
     X = tl.reshape(X, (C, C))
     r = tl.arange(0, C)[:, None]
     c = tl.arange(0, C)[None, :]
-    for level in tl.static_range(4, 7):
+    for level in tl.static_range(4, 8):
         if (2 << level) <= C:
             X = double(X, A, r, c, level, PRECISION)
     return X

@@ -153,6 +153,7 @@ SMALL = {
     "scalar gates, grouped heads, two factors": Case(T=40, n=2, HV=2, scalar=True),
     "a gate before each of three factors": Case(T=24, n=3, each=True),
     "four factors": Case(T=20, n=4),
+    "nine factors, scalar gates": Case(T=17, n=9, K=16, scalar=True),
     "alpha": Case(kind="alpha"),
     "resets": Case(T=40, kind="alpha", resets=True),
     "softplus": Case(T=30, kind="softplus", bias=True),
