@@ -204,9 +204,11 @@ def test_saturated_gates_and_betas_have_finite_gradients(kind: str, scalar: bool
     named["beta"][:, ::4] = 1e-39
     found = case._run(named, ckda_chunk, torch.float32, precision="exact")
     right = case._run(named, ckda_naive, torch.float64, precision="exact")
+    # The terms of da_log are dx times numbers up to 200, and may cancel.
+    terms = {"da_log": 200 * float(right["dx"].norm())}
     for name, exact in right.items():
         assert found[name].isfinite().all(), name
-        assert name == "dx" or _error(found[name], exact) < 1e-3, name
+        assert name == "dx" or _error(found[name], exact, terms.get(name, 0.0)) < 1e-3, name
 
 
 @pytest.mark.parametrize("scalar", [False, True])
