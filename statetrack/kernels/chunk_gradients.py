@@ -9,7 +9,7 @@ x dx of the left appearances minus x dx of the right ones; the gradient of a gat
 chunk, in which every pair of two later rows must cancel. It does so to the last bit of float32, because the same
 rounded operands stand in both products.
 
-Main definitions: `matrix_kernel`, `gradient_kernel`.
+Main definitions: `gradients`, `matrix_kernel`, `gradient_kernel`.
 
 References: CKDA, chunkwise form.
 """
@@ -19,8 +19,12 @@ References: CKDA, chunkwise form.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from .chunk_tiles import (
     anchored_at,
@@ -210,8 +214,8 @@ def gradient_kernel(
     qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
     # D_r at keys, at queries, D_C/D_r and D_C
     if SAFE:
-        g, _ = chunk_gates(
-            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
+        g = chunk_gates(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS
         )
         gq = last_of(g, C, P)
         last = pick_packed(g, rows, C - 1)
@@ -273,3 +277,34 @@ def gradient_kernel(
             dx = tl.cumsum(dx, 0, reverse=True) * gate_slope(x, rate, lower, KIND, QUICK)
             seat = dgate + ((at if EACH else tokens) * HV + head) * ((K + BK - 1) // BK) + part
             tl.store(seat, dx, mask=gated)
+
+
+def gradients(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None,
+    kept: dict[str, Tensor], h: Tensor, r: Tensor, do: Tensor, dh: Tensor, dy: Tensor, dq: Tensor, dk: Tensor,
+    dbeta: Tensor, call: Any,
+) -> Tensor | None:  # fmt: skip
+    """Fills dq, dk and dbeta; the gradient of the gates."""
+    tile, C, BK = (call.chunks, call.value_heads), call.launch.chunk, call.launch.gradient_channels
+    parts, BV = -(-call.K // BK), call.launch.gradient_columns
+    dM, dQ = h.new_empty(*tile, C, C), h.new_empty(*tile, C // call.rows, C)
+    along = torch.empty_like(kept["norms"]), torch.empty_like(kept["q_scales"])
+    rows = tuple(kept[n] for n in ("norms", "betas", "q_scales"))
+    matrix_kernel[(call.value_heads, call.chunks)](
+        v, do, o, r, dy, *rows, dM, dQ, dbeta, *along, call.table, call.ends, call.scale, call.time, call.chunks_each,
+        call.value_heads, **call.common(exclude="K"), BV=BV, num_warps=call.launch.matrix_warps,
+    )  # fmt: skip
+    dvalues = None
+    if values is not None:
+        sums = (*values.shape[:3], parts)  # the gradient of a scalar gate, in parts
+        dvalues = torch.empty_like(values) if call.wide else values.new_empty(sums, dtype=torch.float32)
+    for safe in (False, True) if call.kind else (False,):
+        gradient_kernel[(parts, call.value_heads, call.chunks)](
+            q, k, values, a_log, dt_bias, *rows, kept["halves"], kept["flags"], h, r, do, dh, dy, dM, dQ, *along,
+            dq, dk, dvalues, call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads,
+            call.value_heads, **call.common(), **call.switches(), BK=BK, BV=BV, BIAS=dt_bias is not None, SAFE=safe,
+            num_warps=call.launch.gradient_warps, maxnreg=None if safe else call.launch.gradient_registers,
+        )  # fmt: skip
+    if values is not None and dvalues is not None and not call.wide:
+        dvalues = dvalues.sum(3, keepdim=True).to(values.dtype)
+    return dvalues

@@ -3,14 +3,15 @@
 With D_r = Diag(signed product of the gates up to row r), M_ij = <k_i, D_i/D_j k_j> over unit keys for i > j and
 T = (I + M Diag(beta))^-1, the residuals of a chunk are r = T (v - Diag(1/|k|) (D k) S), with w = Diag(beta/|k|) r its
 outputs are (scale/|q|) ((D q) S + Q w) with Q_ij = <q_i, D_i/D_j k_j>, and S <- D_C S + (D_C/D k)ᵀ w. Keys and queries
-stay raw in every product: no normalised key is ever rounded. M and T are float64 where their tensors are.
+stay raw in every product: no normalised key is ever rounded. M and T are float64 where their tensors are; what is kept
+is T - I, so that no rounded factor stands on the diagonal.
 
 D_i/D_j is a product of two factors anchored at the middle of the chunk, D_i/D_m and D_m/D_j, so that M is one matrix
 product, and both are products of gates: no logarithm is taken. A chunk whose first or second half falls too far for
 that (a reset, very strong decay: below `LEAST`) is flagged, and done again by the same kernel with SAFE, which takes
 the exponents of every pair of rows, all of them at most 0.
 
-Main definitions: `prepare_kernel`, `solve_kernel`, `pair_products`.
+Main definitions: `prepare`, `prepare_kernel`, `solve_kernel`, `pair_products`.
 
 References: CKDA, chunkwise form; DeltaProduct for several factors a token.
 """
@@ -20,8 +21,12 @@ References: CKDA, chunkwise form; DeltaProduct for several factors a token.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from .chunk_tiles import (
     LEAST,
@@ -62,7 +67,7 @@ def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.c
 
 @triton.jit
 def prepare_kernel(
-    q, k, beta, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, halves, norms, q_scales, flags, table, ends,
+    q, k, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, halves, norms, q_scales, flags, table, ends,
     scale, lower, T, CHUNKS, H, HV, K: tl.constexpr,
     N: tl.constexpr, P: tl.constexpr, C: tl.constexpr, BK: tl.constexpr,
     WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, NORM_K: tl.constexpr,
@@ -106,8 +111,8 @@ def prepare_kernel(
         k_square += tl.sum(kr.to(SUM) * kr.to(SUM), 1)
         q_square += tl.sum(qr * qr, 1)
         if SAFE:
-            g, _ = chunk_gates(
-                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS, SAFE
+            g = chunk_gates(
+                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS
             )  # fmt: skip
             gq = last_of(g, C, P)
             packed = pick_packed(g, rows, C - 1)
@@ -180,7 +185,7 @@ def solve_kernel(
     pairs, beta, tinv, betas, table, ends, T, CHUNKS, HV, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
     VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """(I + M Diag(beta))^-1 of every chunk, and beta as it is used: TINY at least, so that it has a gradient."""
+    """(I + M Diag(beta))^-1 - I of every chunk, and beta as it is used: TINY at least, so that it has a gradient."""
     head = tl.program_id(0)
     chunk = tl.program_id(1)
     tile = chunk.to(tl.int64) * HV + head
@@ -208,8 +213,45 @@ def solve_kernel(
                     below = tl.dot(A, above, below, input_precision=PRECISION, out_dtype=SUM)
                 X = -tl.dot(own, below, input_precision=PRECISION, out_dtype=SUM)
             elif i == j:
-                X = own
+                diagonal = tl.arange(0, B)[:, None] == tl.arange(0, B)[None, :]
+                X = own - tl.where(diagonal, 1.0, 0.0).to(SUM)
             else:
                 X = tl.zeros((B, B), SUM)
             store_tile(tinv, X, tile, C, C, B, j * B, i * B + tl.arange(0, B))
         tl.debug_barrier()
+
+
+def prepare(
+    q: Tensor, k: Tensor, values: Tensor | None, a_log: Tensor | None, dt_bias: Tensor | None, call: Any,
+    held: torch.dtype,
+) -> tuple[dict[str, Tensor], Tensor]:  # fmt: skip
+    """What the later stages read, and M of unit keys."""
+    C, rows = call.launch.chunk, call.rows
+
+    def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(call.chunks, call.value_heads, *shape, dtype=dtype, device=q.device)
+
+    kept = {
+        "kd": new(C, call.K, dtype=held),
+        "kt": new(C, call.K, dtype=held),
+        "qt": new(C // rows, call.K, dtype=held),
+        "aqk": new(C // rows, C, dtype=held),
+        "norms": new(C),
+        "q_scales": new(C // rows),
+        "decay": new(call.K),
+        "halves": new(2, call.K),
+        "flags": new(dtype=torch.int32),
+    }
+    pairs = new(C, C, dtype=call.pairs_type(held))
+    # Rows of a tile that one thread holds, 16 bytes of a row at a time; a token's rows are in one thread.
+    run = C * call.launch.prepare_channels * q.element_size() // (16 * 32 * call.launch.prepare_warps)
+    run = min(max(run, rows, 2), C // 2)
+    for safe in (False, True) if call.kind else (False,):
+        prepare_kernel[(call.value_heads, call.chunks)](
+            q, k, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
+            *(kept[n] for n in ("decay", "halves", "norms", "q_scales", "flags")), call.table, call.ends, call.scale,
+            call.lower, call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"),
+            **call.switches(), BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe, RUN=run,
+            num_warps=call.launch.prepare_warps, maxnreg=None if safe else call.launch.prepare_registers,
+        )  # fmt: skip
+    return kept, pairs

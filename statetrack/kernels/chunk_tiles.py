@@ -27,7 +27,6 @@ NATIVE = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") != "1" and torch.v
 RESET = tl.constexpr(150.0)
 LEAST = tl.constexpr(2.0**-120)  # of the product of the gates of half a chunk: an anchored factor does not overflow
 LOG2E = tl.constexpr(1.4426950408889634)
-DEEPEST = tl.constexpr(15.9)  # a gate below 2^-15.9 needs the SAFE kernels
 TINY = tl.constexpr(1e-20)
 SHALLOWEST = tl.constexpr(6.103515625e-05)  # 2^-14
 SMALLEST = tl.constexpr(1.1754943508222875e-38)  # 2^-126
@@ -160,21 +159,6 @@ def anchored_at(alpha, head, C: tl.constexpr, QUICK: tl.constexpr):
     K: tl.constexpr = alpha.shape[1]
     fall = tl.reshape(tl.associative_scan(tl.reshape(alpha, (2, C // 2, K)), 1, times), (C, K))
     return fall * tl.where(tl.arange(0, C)[:, None] < C // 2, reciprocal(head, QUICK)[None, :], 1.0)
-
-
-@triton.jit
-def cumulate(packed, SAFE: tl.constexpr):
-    """Packed gates from the first row up to each row.
-
-    Unless SAFE, magnitudes are added as integers in units of 2^-21 and sign bits wrap around above them: one native
-    scan, exact and independent of its order. Magnitudes count as less than 2^31 units in all, so none may pass DEEPEST.
-    """
-    if SAFE:
-        return tl.associative_scan(packed, 0, join)
-    units = (tl.minimum(tl.abs(packed), DEEPEST) * 2097152.0 + 0.5).to(tl.int32)
-    total = tl.cumsum(units | (packed.to(tl.int32, bitcast=True) & -2147483648), 0)
-    depth = (total & 2147483647).to(tl.float32) * (1.0 / 2097152.0)
-    return (depth.to(tl.int32, bitcast=True) | (total & -2147483648)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -328,22 +312,19 @@ def raw_gates(
 @triton.jit
 def chunk_gates(
     gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, lower, cols,
-    WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr, SAFE: tl.constexpr,
+    WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """The cumulated gates of a chunk, and the deepest gate over the deepest that may be added up as integers."""
+    """The packed gates of a chunk from the first row up to each row [C, BK]."""
     x, gated, rate = raw_gates(
         gate, a_log, dt_bias, rows, tokens, real, factor, head, HEADS, K, cols, WIDTH, KIND, EACH, BIAS
     )
     packed = packed_gate(x, rate, lower, KIND)
     if WIDTH:
-        packed = tl.where(gated[:, None] & (cols < K)[None, :], packed, 0.0)
-        g = cumulate(packed, SAFE)
-        deepest = tl.max(tl.max(tl.abs(packed), 1), 0)
+        g = tl.associative_scan(tl.where(gated[:, None] & (cols < K)[None, :], packed, 0.0), 0, join)
     else:
-        packed = tl.where(gated, packed, 0.0)
-        g = tl.broadcast_to(cumulate(packed, SAFE)[:, None], (rows.shape[0], cols.shape[0]))
-        deepest = tl.max(tl.abs(packed), 0)
-    return g, deepest / DEEPEST
+        g = tl.associative_scan(tl.where(gated, packed, 0.0), 0, join)
+        g = tl.broadcast_to(g[:, None], (rows.shape[0], cols.shape[0]))
+    return g
 
 
 @triton.jit

@@ -1,4 +1,6 @@
-"""The chunk kernels as one differentiable function: three launches forward, two or three more backward.
+"""The chunk kernels as one differentiable function: three launches forward, three more backward.
+
+Gates of channels go through `chunk_prepare` and `chunk_gradients`, one gate a row or none through `chunk_scalar`.
 
 A precision mode fixes the rounding points. `fast` with 16-bit inputs keeps intermediates in bfloat16 (float16 has not
 the range of anchored factors) and the state in float32; with float32 inputs it keeps float32 and multiplies in tf32.
@@ -22,8 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .chunk_gradients import gradient_kernel, matrix_kernel
-from .chunk_prepare import prepare_kernel, solve_kernel
+from . import chunk_gradients, chunk_prepare, chunk_scalar
+from .chunk_prepare import solve_kernel
 from .chunk_states import backward_kernel, forward_kernel
 from .gates import KINDS, Gate, Precision
 
@@ -38,7 +40,8 @@ _WIDEST = 64
 class Launch:
     """Block sizes, warps and pipeline depths of the kernels; `chunk` is the number of factors in a chunk.
 
-    `..._registers` is the most that a thread may hold: with 128, two blocks of 8 warps live at once.
+    `..._registers` is the most that a thread may hold: with 128, two blocks of 8 warps live at once. `gradient_stages`
+    is for scalar gates: the depth of the loop over columns.
     """
 
     chunk: int
@@ -53,7 +56,8 @@ class Launch:
     gradient_channels: int
     gradient_columns: int
     gradient_warps: int
-    gradient_registers: int | None
+    gradient_registers: int | None = None
+    gradient_stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class _Call:
     kind: int
     each: bool
     wide: bool
+    scalar: bool
     normalize_keys: bool
     normalize_queries: bool
     scale: float
@@ -89,6 +94,15 @@ class _Call:
         """Rows a token: the least power of two that is `factors` or more."""
         return 1 << (self.factors - 1).bit_length()
 
+    def pairs_type(self, held: torch.dtype) -> torch.dtype:
+        """That of M: a chunk of reflections of one plane magnifies its rounding, and T's, by the square of the rows.
+
+        A word that repeats itself rounds them the same way every time.
+        """
+        if self.precision != "fast":
+            return torch.float64
+        return torch.float16 if held == torch.bfloat16 else torch.float32
+
     @property
     def chunks_each(self) -> int:
         return -(-self.time * self.rows // self.launch.chunk)
@@ -100,23 +114,27 @@ class _Call:
         }  # fmt: skip
         return {name: size for name, size in sizes.items() if name != exclude}
 
-    def switches(self) -> dict[str, Any]:
-        return {
+    def switches(self, exclude: str = "") -> dict[str, Any]:
+        found = {
             "WIDTH": self.wide, "KIND": self.kind, "EACH": self.each,
             "NORM_K": self.normalize_keys, "NORM_Q": self.normalize_queries,
         }  # fmt: skip
+        return {name: switch for name, switch in found.items() if name != exclude}
 
 
 def _block(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def launches(K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128) -> list[Launch]:
+def launches(
+    K: int, V: int, factors: int, precision: Precision, half: bool, programs: int = 128, scalar: bool = False
+) -> list[Launch]:
     """The settings a call may run with, the preferred one first.
 
     Args:
         half: whether the inputs have 16 bits.
         programs: sequences times value heads; few of them leave processors idle unless the state's columns are split.
+        scalar: whether there is one gate a row, or none.
     """
     rows = 1 << (factors - 1).bit_length()
     light = precision == "fast" and half
@@ -138,8 +156,9 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         gradient_channels=min(_block(K), 32),
         gradient_columns=min(_block(V), 128 if light else 32),
         gradient_warps=4,
-        gradient_registers=None,
     )
+    if scalar:
+        return list(dict.fromkeys(_scalar_launches(first, K, V, rows, light and not wide)))
     others = [
         replace(first, prepare_warps=2 * first.prepare_warps, prepare_registers=None),
         replace(first, prepare_warps=12 - first.prepare_warps, prepare_registers=None),
@@ -152,6 +171,34 @@ def launches(K: int, V: int, factors: int, precision: Precision, half: bool, pro
         replace(first, gradient_columns=min(_block(V), 64), matrix_warps=8),
     ]
     return list(dict.fromkeys([first, *others]))
+
+
+def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> list[Launch]:
+    """The same for `chunk_scalar`, where one program takes all channels of a chunk.
+
+    With a query for two factors 8 warps of 128 registers nearly hold the gradients, so that two blocks live on a
+    processor; with one for each factor it takes 16 warps.
+    """
+    channels = _block(K)
+    first = replace(
+        first, prepare_channels=min(channels, 64), prepare_warps=4, gradient_channels=channels,
+        gradient_columns=min(_block(V), 64 if light else 16),
+        gradient_warps=(8 if rows > 1 else 16) if channels > 64 else 8 if channels == 64 else 4,
+    )  # fmt: skip
+    if not light:
+        return [first, replace(first, prepare_warps=8, matrix_warps=8, gradient_warps=8)]
+    limited = 64 <= channels <= 128 and first.chunk == 64
+    first = replace(first, gradient_stages=2, gradient_registers=128 if limited else None)
+    others = [
+        replace(first, prepare_channels=channels, prepare_warps=8, matrix_warps=8),
+        replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4),
+        replace(first, gradient_warps=8, gradient_registers=None, gradient_stages=1),
+        replace(first, gradient_warps=16 if channels > 64 else 8, gradient_columns=min(_block(V), 32)),
+        replace(first, state_warps=8, state_stages=1),
+        replace(first, state_columns=min(_block(V), 32), state_stages=3, solve_warps=4),
+        replace(first, state_columns=min(_block(V), 64), state_stages=3),
+    ]
+    return [first, *others]
 
 
 def ckda_chunk(
@@ -184,9 +231,11 @@ def ckda_chunk(
     value_heads, V = v.shape[2:]
     values = gate.values
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
+    # Only our own pass over the chunks takes raw keys.
+    scalar = states is None and (values is None or values.shape[-1] == 1)
     if launch is None:
         half = q.dtype in (torch.bfloat16, torch.float16)
-        launch = launches(K, V, factors, precision, half, sequences * value_heads)[0]
+        launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
     rows = 1 << (factors - 1).bit_length()
     table, bounds, ends, chunks = _chunks(cu_seqlens, batch, time, launch.chunk // rows, q.device)
     inputs = (q, k, v, beta, values, gate.rates, gate.dt_bias, initial_state)
@@ -194,7 +243,7 @@ def ckda_chunk(
         batch, time, heads, value_heads, K, V, factors, KINDS.index(gate.kind),
         values is not None and factors > 1 and values.shape[1] == time * factors,
         values is None or values.shape[-1] == K,
-        normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
+        scalar, normalize_keys, normalize_queries, scale, gate.lower_bound, precision, launch, sequences, chunks,
         table, bounds, ends,
         states or (_forward_states, _backward_states),
         torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs),
@@ -234,8 +283,8 @@ class _Chunked(torch.autograd.Function):
         tile = (call.chunks, call.value_heads)
         kept = _prepare(q, k, beta, values, a_log, dt_bias, call)
         o = torch.empty(call.batch, call.time, call.value_heads, call.V, dtype=v.dtype, device=v.device)
-        h = kept["kd"].new_empty(*tile, call.K, call.V) if train else None
-        r = kept["kd"].new_empty(*tile, call.launch.chunk, call.V) if train else None
+        h = kept["aqk"].new_empty(*tile, call.K, call.V) if train else None
+        r = kept["aqk"].new_empty(*tile, call.launch.chunk, call.V) if train else None
         last = None
         if final:
             last = q.new_empty(call.sequences, call.value_heads, call.K, call.V, dtype=torch.float32)
@@ -262,11 +311,18 @@ class _Chunked(torch.autograd.Function):
         return dq, dk, dy.to(v.dtype), dbeta, dvalues, da_log, ddt_bias, dstart, None, None
 
 
-_PASSED = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay")
+_PASSED = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay", "q", "k", "falls", "rises")
 
 
 def _state_grid(call: _Call) -> tuple[int, int, int]:
     return -(-call.V // call.launch.state_columns), call.value_heads, call.sequences
+
+
+def _state_sizes(call: _Call) -> dict[str, Any]:
+    return call.common() | {
+        "SCALAR": call.scalar, "GATED": call.kind > 0, "BK": _block(call.K), "BV": call.launch.state_columns,
+        "STAGES": call.launch.state_stages, "num_warps": call.launch.state_warps,
+    }  # fmt: skip
 
 
 def _forward_states(
@@ -275,10 +331,9 @@ def _forward_states(
 ) -> None:  # fmt: skip
     """Fills o [B, T, HV, V], and where they are given h [chunks, HV, K, V], r [chunks, HV, C, V] and `last`."""
     forward_kernel[_state_grid(call)](
-        *(kept[n] for n in _PASSED), v, h, r, o, start, last, call.bounds, call.ends, call.time, call.chunks_each,
-        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=start is not None,
-        FINAL=last is not None, TRAIN=h is not None, STAGES=call.launch.state_stages,
-        num_warps=call.launch.state_warps,
+        *(kept.get(n) for n in _PASSED), v, h, r, o, start, last, call.bounds, call.ends, call.time, call.chunks_each,
+        call.heads, call.value_heads, **_state_sizes(call), START=start is not None, FINAL=last is not None,
+        TRAIN=h is not None,
     )  # fmt: skip
 
 
@@ -288,9 +343,8 @@ def _backward_states(
 ) -> None:  # fmt: skip
     """Fills dh [chunks, HV, K, V], dy in the shape of v, and `dstart` where it is given."""
     backward_kernel[_state_grid(call)](
-        *(kept[n] for n in _PASSED), do, dh, dy, dlast, dstart, call.bounds, call.ends, call.time, call.chunks_each,
-        call.value_heads, **call.common(), BK=_block(call.K), BV=call.launch.state_columns, START=dstart is not None,
-        FINAL=dlast is not None, STAGES=call.launch.state_stages, num_warps=call.launch.state_warps,
+        *(kept.get(n) for n in _PASSED), do, dh, dy, dlast, dstart, call.bounds, call.ends, call.time, call.chunks_each,
+        call.heads, call.value_heads, **_state_sizes(call), START=dstart is not None, FINAL=dlast is not None,
     )  # fmt: skip
 
 
@@ -300,42 +354,12 @@ def _prepare(
 ) -> dict[str, Tensor]:  # fmt: skip
     C, rows = call.launch.chunk, call.rows
     half = q.dtype in (torch.bfloat16, torch.float16) and call.precision == "fast"
-    short = torch.bfloat16 if half else torch.float32
-    # What a chunk of reflections of one plane does to a state magnifies rounding of M and T by the square of its rows,
-    # and a word that repeats itself rounds them the same way every time.
-    wide = call.precision != "fast"
-    tile = (call.chunks, call.value_heads)
-
-    def new(*shape: int, dtype: torch.dtype = short) -> Tensor:
-        return torch.empty(*tile, *shape, dtype=dtype, device=q.device)
-
-    kept = {
-        "kd": new(C, call.K),
-        "kt": new(C, call.K),
-        "qt": new(C // rows, call.K),
-        "aqk": new(C // rows, C),
-        "tinv": new(C, C, dtype=torch.float64 if wide and C <= _WIDEST else short),
-        "norms": new(C, dtype=torch.float32),
-        "betas": new(C, dtype=torch.float32),
-        "q_scales": new(C // rows, dtype=torch.float32),
-        "decay": new(call.K, dtype=torch.float32),
-        "halves": new(2, call.K, dtype=torch.float32),
-        "flags": new(dtype=torch.int32),
-    }
-    pairs = new(C, C, dtype=torch.float64 if wide else torch.float16 if half else torch.float32)
-    grid = (call.value_heads, call.chunks)
-    # Rows of a tile that one thread holds, 16 bytes of a row at a time; a token's rows are in one thread.
-    held = C * call.launch.prepare_channels * q.element_size() // (16 * 32 * call.launch.prepare_warps)
-    run = min(max(held, rows, 2), C // 2)
-    for safe in (False, True) if call.kind else (False,):
-        prepare_kernel[grid](
-            q, k, beta, values, a_log, dt_bias, *(kept[n] for n in ("kd", "kt", "qt", "aqk")), pairs,
-            *(kept[n] for n in ("decay", "halves", "norms", "q_scales", "flags")), call.table, call.ends, call.scale,
-            call.lower, call.time, call.chunks_each, call.heads, call.value_heads, **call.common(exclude="V"),
-            **call.switches(), BK=call.launch.prepare_channels, BIAS=dt_bias is not None, SAFE=safe, RUN=run,
-            num_warps=call.launch.prepare_warps, maxnreg=None if safe else call.launch.prepare_registers,
-        )  # fmt: skip
-    solve_kernel[grid](
+    held = torch.bfloat16 if half else torch.float32
+    stage = chunk_scalar.prepare if call.scalar else chunk_prepare.prepare
+    kept, pairs = stage(q, k, values, a_log, dt_bias, call, held)
+    inverse = pairs.dtype if pairs.dtype == torch.float64 and C <= _WIDEST else held
+    kept |= {"tinv": torch.empty_like(pairs, dtype=inverse), "betas": torch.empty_like(kept["norms"])}
+    solve_kernel[(call.value_heads, call.chunks)](
         pairs, beta, kept["tinv"], kept["betas"], call.table, call.ends, call.time, call.chunks_each, call.value_heads,
         N=call.factors, P=rows, C=C, VARLEN=call.table is not None, PRECISION=_DOTS[call.precision],
         num_warps=call.launch.solve_warps,
@@ -351,32 +375,15 @@ def _gradients(
     group = call.value_heads // call.heads
     dq = q.new_empty(*q.shape[:2], call.value_heads, call.K, dtype=q.dtype if group == 1 else torch.float32)
     dk = k.new_empty(*k.shape[:2], call.value_heads, call.K, dtype=k.dtype if group == 1 else torch.float32)
-    dbeta, BK = torch.empty_like(beta), call.launch.gradient_channels
-    tile, C, parts = (call.chunks, call.value_heads), call.launch.chunk, -(-call.K // BK)
-    dM, dQ = h.new_empty(*tile, C, C), h.new_empty(*tile, C // call.rows, C)
-    along = torch.empty_like(kept["norms"]), torch.empty_like(kept["q_scales"])
-    rows = tuple(kept[n] for n in ("norms", "betas", "q_scales"))
-    sizes = {"BV": call.launch.gradient_columns}
-    matrix_kernel[(call.value_heads, call.chunks)](
-        v, do, o, r, dy, *rows, dM, dQ, dbeta, *along, call.table, call.ends, call.scale, call.time, call.chunks_each,
-        call.value_heads, **call.common(exclude="K"), **sizes, num_warps=call.launch.matrix_warps,
-    )  # fmt: skip
-    dvalues = None
-    if values is not None:
-        sums = (*values.shape[:3], parts)  # the gradient of a scalar gate, in parts
-        dvalues = torch.empty_like(values) if call.wide else values.new_empty(sums, dtype=torch.float32)
-    for safe in (False, True) if call.kind else (False,):
-        gradient_kernel[(parts, call.value_heads, call.chunks)](
-            q, k, values, a_log, dt_bias, *rows, kept["halves"], kept["flags"], h, r, do, dh, dy, dM, dQ, *along,
-            dq, dk, dvalues, call.table, call.ends, call.lower, call.time, call.chunks_each, call.heads,
-            call.value_heads, **call.common(), **call.switches(), **sizes, BK=BK, BIAS=dt_bias is not None, SAFE=safe,
-            num_warps=call.launch.gradient_warps, maxnreg=None if safe else call.launch.gradient_registers,
-        )  # fmt: skip
+    dbeta = torch.empty_like(beta)
+    rest = (values, a_log, dt_bias, kept, h, r, do, dh, dy, dq, dk, dbeta, call)
+    if call.scalar:
+        dvalues = chunk_scalar.gradients(*rest, _block(call.K))
+    else:
+        dvalues = chunk_gradients.gradients(q, k, v, o, *rest)
     if group > 1:
         dq = dq.unflatten(2, (call.heads, group)).sum(3).to(q.dtype)
         dk = dk.unflatten(2, (call.heads, group)).sum(3).to(k.dtype)
-    if values is not None and dvalues is not None and not call.wide:
-        dvalues = dvalues.sum(3, keepdim=True).to(values.dtype)
     return dq, dk, dbeta, dvalues
 
 

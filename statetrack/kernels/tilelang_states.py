@@ -76,9 +76,13 @@ def _sizes(call: Any) -> tuple[int, ...]:
 
 
 def _tiles(call: Any, kept: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """The first stage's tiles, and the first chunk and the first token of every sequence, one more of each, int32."""
-    names = ("kd", "kt", "qt", "aqk", "tinv", "norms", "betas", "q_scales", "decay")
-    tiles = tuple(kept[name] for name in names)
+    """The first stage's tiles, and the first chunk and the first token of every sequence, one more of each, int32.
+
+    The inverse has its diagonal here, which the first stage leaves out.
+    """
+    inverse = kept["tinv"] + torch.eye(call.launch.chunk, dtype=kept["tinv"].dtype, device=kept["tinv"].device)
+    rest = tuple(kept[name] for name in ("norms", "betas", "q_scales", "decay"))
+    tiles = (*(kept[name] for name in ("kd", "kt", "qt", "aqk")), inverse, *rest)
     if call.table is not None:
         return (*tiles, call.bounds, call.ends.int())
     at = torch.arange(call.sequences + 1, dtype=torch.int32, device=tiles[0].device)
