@@ -77,7 +77,8 @@ def job(name: str, dtype: str, lengths: tuple[int, ...], options: argparse.Names
         checks = tuple(options.checks)
     made = conform(
         kernel, dtype=dtype, device=options.place, cases=options.cases, checks=checks, lengths=lengths,
-        tolerances=RECURRENT if name == "ckda recurrent" else None, save=options.save and options.save / name.replace(" ", "-") / dtype, words=4, heads=2,
+        tolerances=RECURRENT if name == "ckda recurrent" else None,
+        save=options.save and options.save / name.replace(" ", "-") / dtype, words=4, heads=2,
     )  # fmt: skip
     for row in made:
         facts = {"kernel": name, "dtype": dtype} | vars(row)

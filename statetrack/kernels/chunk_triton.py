@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import chunk_gradients, chunk_prepare, chunk_scalar
+from . import chunk_gradients, chunk_prepare, chunk_scalar, chunk_torch
 from .chunk_prepare import solve_kernel
 from .chunk_states import backward_kernel, forward_kernel
 from .gates import KINDS, Gate, Precision
@@ -34,6 +34,9 @@ States = tuple[Callable[..., None], Callable[..., None]]
 _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 # Rows of a chunk whose T fits into shared memory as float64.
 _WIDEST = 64
+
+
+MOST_FACTORS = 8  # a token, of the Triton kernels
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,7 @@ def launches(
         chunk=chunk,
         prepare_channels=min(_block(K), 128 if light else 64),
         prepare_warps=8 if _block(K) >= 64 else 4,
-        prepare_registers=128 if light and _block(K) >= 64 else None,
+        prepare_registers=128 if light and _block(K) >= 64 and chunk == 64 else None,
         solve_warps=2 if precision == "fast" else chunk // 16,
         state_columns=min(_block(V), columns),
         state_warps=4,
@@ -181,7 +184,7 @@ def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> l
     """
     channels = _block(K)
     first = replace(
-        first, prepare_channels=min(channels, 64), prepare_warps=4, gradient_channels=channels,
+        first, prepare_channels=min(channels, 64), prepare_warps=4, prepare_registers=None, gradient_channels=channels,
         gradient_columns=min(_block(V), 64 if light else 16),
         gradient_warps=(8 if rows > 1 else 16) if channels > 64 else 8 if channels == 64 else 4,
     )  # fmt: skip
@@ -232,7 +235,14 @@ def ckda_chunk(
     values = gate.values
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
     # Only our own pass over the chunks takes raw keys.
-    scalar = states is None and (values is None or values.shape[-1] == 1)
+    if factors > MOST_FACTORS:
+        # A chunk of 256 rows does not fit a processor's shared memory.
+        return chunk_torch.ckda_chunk(
+            q, k, v, beta, gate, scale=scale, factors=factors, normalize_keys=normalize_keys,
+            normalize_queries=normalize_queries, initial_state=initial_state, output_final_state=output_final_state,
+            cu_seqlens=cu_seqlens, precision=precision,
+        )  # fmt: skip
+    scalar = states is None and K <= 128 and (values is None or values.shape[-1] == 1)
     if launch is None:
         half = q.dtype in (torch.bfloat16, torch.float16)
         launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
@@ -355,6 +365,10 @@ def _prepare(
     C, rows = call.launch.chunk, call.rows
     half = q.dtype in (torch.bfloat16, torch.float16) and call.precision == "fast"
     held = torch.bfloat16 if half else torch.float32
+    if call.precision != "fast":
+        # Triton 3.7.1 lays operands of float64 products out by the shortest format that they come from.
+        k = k.float()
+        values, dt_bias = (None if x is None else x.float() for x in (values, dt_bias))
     stage = chunk_scalar.prepare if call.scalar else chunk_prepare.prepare
     kept, pairs = stage(q, k, values, a_log, dt_bias, call, held)
     inverse = pairs.dtype if pairs.dtype == torch.float64 and C <= _WIDEST else held
