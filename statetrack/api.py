@@ -180,6 +180,8 @@ class Compiled(compiler.Compiled):
         """
         from statetrack.constructions.encodings import encode_for_ever
 
+        if self.tokens is not None:
+            raise InvalidInput("a network that is scaled is right for so many tokens, in no precision for ever")
         order = "fused" if fused else "recurrent"
         found = encode_for_ever(self, precision, order=order, construction=construction, limits=limits)
         made, kept = found.compiled, _runnable(found.weights)
@@ -206,6 +208,7 @@ def build(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    scaled: int | None = None,
     proof: str = "closure",
     max_states: int = 1_000_000,
     max_order: int = 100_000,
@@ -223,7 +226,7 @@ def build(
         missing: absent edges of a file: "error", "sink" or "stay".
         token: a JFLAP read of several letters is one symbol.
         alphabet: the letters of a regular expression, in order; None for the letters used.
-        max_dim, max_factors, construction, proof: see `compile_source`.
+        max_dim, max_factors, construction, scaled, proof: see `compile_source`.
         check: also run the independent checker on the certificate before anything is returned.
 
     Raises NotExpressible with a witness, NoConstruction, and errors of the input.
@@ -240,6 +243,7 @@ def build(
         max_dim=max_dim,
         max_factors=max_factors,
         construction=construction,
+        scaled=scaled,
         proof=proof,
         check=check,
         progress=progress,
@@ -254,6 +258,7 @@ def build_with(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    scaled: int | None = None,
     proof: str = "closure",
     check: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -272,6 +277,7 @@ def build_with(
         max_dim=max_dim,
         max_factors=max_factors,
         construction=construction,
+        scaled=scaled,
         proof=proof,
         progress=progress,
     )

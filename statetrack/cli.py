@@ -24,7 +24,7 @@ from statetrack.export_commands import export
 from statetrack.group_commands import groups
 from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
 from statetrack.learn_commands import learn
-from statetrack.precise import Precision, in_precision, past_horizon
+from statetrack.precise import Precision, Scaled, in_precision, one_source, past_horizon
 from statetrack.printing import (
     build_facts,
     fail,
@@ -156,6 +156,7 @@ def build(
     max_dim: Annotated[int | None, typer.Option(min=1, help="Largest state size K of a head.")] = None,
     max_factors: Annotated[int | None, typer.Option(min=0, help="Most factors a token.")] = None,
     construction: Recipe = None,
+    scaled: Scaled = None,
     proof: Annotated[str, typer.Option(help="closure, or span (linear readouts).")] = "closure",
     max_states: States = 1_000_000,
     max_order: Order = 100_000,
@@ -177,6 +178,8 @@ def build(
     options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
     limits |= {"proof": proof, "check": check}
+    if scaled is not None:
+        limits |= {"scaled": one_source(scaled, source, precision)}
     if is_folder(source):
         if certificate is not None or alphabet is not None or precision is not None:
             raise InvalidInput("--certificate, --alphabet and --precision are for one source, not for a folder")

@@ -19,9 +19,10 @@ from . import trackers
 from .adapted_frames import adapted_head
 from .assembly import Map, Part, Stack
 from .atlas import one_layer
-from .blocks import STYLES, clocked_blocks, partial_layer
+from .blocks import clocked_blocks, merges, partial_layer
 from .cascade import Cascade
 from .certificate import Certificate
+from .clocks import STYLES
 from .composed import certified_part, proved_blocks, stack_certificate
 from .memories import memory_program
 from .one_head import one_head
@@ -38,12 +39,13 @@ from .windows import window_layer
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user allows: size of a head, factors a token, and budgets."""
+    """What the user allows: size of a head, factors a token, budgets; `scaled` T, a state that shrinks for T tokens."""
 
     max_dim: int | None = None
     max_factors: int | None = None
     max_states: int = 1_000_000
     max_monoid: int = 20_000
+    scaled: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,29 @@ def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
     per_token = 1 if goal.factors == 1 else _least(goal.factors, limits.max_factors)
     if per_token is None or (goal.factors != 1 and per_token < 2):
         return None
-
-    blocks = clocked_blocks(source, STYLES[goal.name], partial(certified_part, goal=goal), per_token=per_token)
+    prove, scaled = partial(certified_part, goal=goal), limits.scaled
+    blocks = clocked_blocks(source, STYLES[goal.name], prove, per_token=per_token, scaled=scaled)
     if blocks is None:
         return None
     return proved_blocks(blocks, source.dfa, goal)
+
+
+def _scaled(source: Source, goal: Target, limits: Limits) -> Made:
+    """Blocks whose state shrinks where letters merge states."""
+    return None if limits.scaled is None else _blocks(source, goal, limits)
+
+
+def _check_scaled(source: Source, goal: Target, tokens: int, construction: str | None) -> None:
+    """Refuse `scaled` where another construction is right for words of every length, or where it does not apply."""
+    if tokens < 1 or construction not in (None, "scaled"):
+        raise InvalidInput(f"scaled {tokens}, construction {construction!r}: give tokens from 1 on and no construction")
+    reason = None
+    if goal.name not in _SHRINKING:
+        reason = f"a state that shrinks is for one factor a token with β at most 2: {', '.join(sorted(_SHRINKING))}"
+    elif not merges(source):
+        reason = "none of its letters merges states, into others than one absorbing state at any rate"
+    if reason is not None:
+        raise NoConstruction(source.name, goal.name, reason, "leave out --scaled, for words of every length")
 
 
 def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
@@ -200,6 +220,7 @@ _SIGNED = frozenset({"ckda", "ckda-wide"})
 _UNSIGNED = frozenset({"deltanet", "gdn", "kda", "deltanet-wide", "gdn-wide", "kda-wide"})
 _DELTA = _SIGNED | _UNSIGNED | {"deltaproduct"}
 _PRODUCTS = frozenset({"deltaproduct"})
+_SHRINKING = frozenset({"ckda", "kda", "gdn", "deltanet"})
 _RECIPES = (
     _Recipe("trivial", "one state", _simple(trackers.trivial), _DELTA | _NARROW | _DIAGONAL | {"unconstrained"}),
     _Recipe(
@@ -228,6 +249,7 @@ _RECIPES = (
     _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 3),
     _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 3),
     _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 4),
+    _Recipe("scaled", "OURS-scaled-blocks", _scaled, _SHRINKING, 4),
     _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 4),
     _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 4),
     _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
@@ -256,6 +278,9 @@ def plan(
         InvalidInput: an unknown construction name.
     """
     limits = limits or Limits()
+    if limits.scaled is not None:
+        _check_scaled(source, goal, limits.scaled, construction)
+        construction = "scaled"
     if construction is not None and construction not in CONSTRUCTIONS:
         raise InvalidInput(f"unknown construction {construction!r}: know {', '.join(CONSTRUCTIONS)}")
     refute(source, goal, max_dim=limits.max_dim, max_monoid=limits.max_monoid)

@@ -1,8 +1,8 @@
 """Claims about parts of composed networks: clocks, buffers, windows, memories, registers, stacks, and their precision.
 
 Main results: OURS-clock-rotation, OURS-clock-reflections, OURS-clock-rational, OURS-ring-buffer,
-OURS-clock-buffer-accumulator, OURS-nilpotent-window, OURS-digit-window, OURS-reset-memory, OURS-realisation-R1,
-OURS-stack, OURS-two-layers-S5, OURS-wfa-bits.
+OURS-clock-buffer-accumulator, OURS-scaled-blocks, OURS-nilpotent-window, OURS-digit-window, OURS-reset-memory,
+OURS-realisation-R1, OURS-stack, OURS-two-layers-S5, OURS-wfa-bits.
 
 References: docs/constructions.md, docs/certificate.md.
 """
@@ -17,9 +17,10 @@ from itertools import product
 
 import numpy as np
 
-from statetrack.constructions.blocks import STYLES, clock
 from statetrack.constructions.certificate import certify
+from statetrack.constructions.clocks import STYLES, clock
 from statetrack.constructions.compiler import compile_source
+from statetrack.constructions.factorise import factor_map_to_bank, halvings, map_matrix
 from statetrack.constructions.memories import memory_program
 from statetrack.constructions.program import Factor, rank_one, step_map
 from statetrack.constructions.reduction import best_cascade
@@ -190,6 +191,32 @@ def block_lemma(t: Trial, letters: int = 1) -> None:
             wanted = dfa.run(word)
             t.equal(f"answers to {' '.join(word)}", made.run(word)[letters - 1 :], wanted[: len(word) - letters + 1])
     through_kernels(t, "(1 2 3);(1 2)", "ckda", construction="blocks")
+
+
+@claim(
+    "OURS-scaled-blocks",
+    "With β ≤ 2 every map is carried from bank to bank up to a factor 2^-e, 4^e at least the largest number of points "
+    "with one image. Blocks of such factors answer right as long as the powers of 1/2 in a readout are told apart.",
+    source="docs/constructions.md",
+    kinds="E C X",
+    control={"less": 1},
+    hypotheses=("no more tokens than the certificate says",),
+)
+def scaled_blocks(t: Trial, less: int = 0) -> None:
+    """All maps of up to 3 (4) points, and an automaton on words of its length; the control halves once less."""
+    for n in range(1, t.amount(4, 5)):
+        for f in product(range(n), repeat=n):
+            e = max(halvings(f) - less, 0)
+            factors = factor_map_to_bank(Q, f, 1, gates=True, halved=e)
+            carried = step_map(Q, tuple(factors), 2 * n, 1).matrix[n:]
+            wanted = tuple((*(x / 2**e for x in row), *(Q.zero,) * n) for row in map_matrix(Q, f))
+            t.equal(f"product for {f}", plain(carried), plain(wanted))
+            t.holds(f"β for {f}", all(g.beta <= 2 for g in factors))
+    for goal in ("ckda", "kda", "deltanet"):
+        made = compile_source("(a|b)*a(a|b)", goal, scaled=40)
+        t.certificate(made.certificate.data)
+        for word in (t.random.choices("ab", k=40) for _ in range(t.amount(10, 100))):
+            t.equal(f"answers to {' '.join(word)}", made.run(word), made.automaton.run(word))
 
 
 def _power(a: Matrix, n: int) -> Matrix:
