@@ -213,6 +213,7 @@ def build(
     max_states: int = 1_000_000,
     max_order: int = 100_000,
     max_monoid: int = 20_000,
+    max_cascade: int = 100_000,
     check: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Compiled:
@@ -235,7 +236,7 @@ def build(
     ((2,),)
     """
     symbols = None if alphabet is None else tuple(alphabet)
-    options = Options(letters, missing, token, max_states, max_order, symbols, max_monoid)
+    options = Options(letters, missing, token, max_states, max_order, symbols, max_monoid, max_cascade=max_cascade)
     return build_with(
         source,
         target,
@@ -266,7 +267,8 @@ def build_with(
     """`build` with the reading of the source and the budgets as one value."""
     if proof not in ("closure", "span"):
         raise InvalidInput(f"proof {proof!r}: know closure, span")
-    budgets = {"max_states": options.max_states, "max_order": options.max_order, "max_monoid": options.max_monoid}
+    named = ("max_states", "max_order", "max_monoid", "max_cascade")
+    budgets: dict[str, int] = {name: getattr(options, name) for name in named}
     low = [f"{name} {n}" for name, n in budgets.items() if n < 1]
     if low:
         raise InvalidInput(f"{', '.join(low)}: give numbers of at least 1")

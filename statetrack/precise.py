@@ -59,11 +59,13 @@ def in_precision(
     return better, weights, facts
 
 
-def one_source(scaled: int, source: str, precision: str | None) -> int:
-    """The option --scaled, where it has a meaning."""
+def one_source(scaled: int | None, source: str, precision: str | None) -> dict[str, int]:
+    """The option --scaled, refused where it has no meaning; nothing without it."""
+    if scaled is None:
+        return {}
     if is_folder(source) or precision is not None:
         raise InvalidInput("--scaled is for one source and not with --precision: its state shrinks, token by token")
-    return scaled
+    return {"scaled": scaled}
 
 
 def for_ever_facts(weights: Weights) -> dict[str, Any]:

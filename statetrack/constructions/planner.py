@@ -46,6 +46,7 @@ class Limits:
     max_states: int = 1_000_000
     max_monoid: int = 20_000
     scaled: int | None = None
+    max_cascade: int = 100_000
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
     bare = goal.beta_max in (0, 1) and goal.low >= 0
     # The group of a component need not be one of the automaton's; a diagonal target can have 2-groups only.
     signs = goal.beta_max == 0 and goal.low < 0
-    most = min(limits.max_states, _MOST_CASCADE)
-    found = _best(source.dfa, resets_only=bare, two_groups=signs, max_states=most)
+    most = limits.max_cascade
+    bounds = {"max_states": most, "max_chains": most, "max_sets": most // _CHAINS_A_SET}
+    found = _best(source.dfa, resets_only=bare, two_groups=signs, **bounds)
     met: NoConstruction | NotExpressible | None = None
     for cascade in (found.cascade, *found.others):
         try:
@@ -212,7 +214,7 @@ def _builders(goal: Target, limits: Limits) -> Builders:
 # Targets of one automaton ask for the same cascade one after the other.
 _best = lru_cache(maxsize=4)(best_cascade)
 _component = lru_cache(maxsize=16)(partial(from_automaton, "component"))
-_MOST_CASCADE = 100_000
+_CHAINS_A_SET = 5
 _MOST_SPLIT = 1_000
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
 _NARROW = frozenset({"deltanet[0,1]", "gdn[0,1]", "kda[0,1]"})

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from statetrack import build
 from statetrack.constructions.compiler import compile_source
 from statetrack.constructions.planner import refute
 from statetrack.constructions.source import Options, Source, from_automaton, parse_word, resolve
@@ -140,3 +141,10 @@ def test_a_json_word_that_is_none_is_refused(text: str) -> None:
     if text.startswith("["):
         with pytest.raises(InvalidInput, match="word"):
             parse_word(text, ("a",))
+
+
+def test_the_budget_of_cascades_is_told_with_its_flag_and_can_be_raised() -> None:
+    dfa = parse_regex("[ab]*aba[ab]*")
+    with pytest.raises(NoConstruction, match="--max-cascade"):
+        build(dfa, "deltaproduct", construction="cascade", max_cascade=3)
+    assert build(dfa, "deltaproduct", construction="cascade", max_cascade=30).plan.construction == "cascade"
