@@ -387,6 +387,8 @@ def load_weights(path: str | Path) -> Weights:
         if tensors_digest(tensors) != metadata["tensors_sha256"]:
             raise InvalidFile(name, "the tensors do not match their digest", again)
         proof = json.loads(metadata["float_proof"]) if "float_proof" in metadata else None
+        if proof is not None and not _is_about(proof, metadata, data):
+            raise InvalidFile(name, "its float proof is not one about this file", again)
         rule = metadata.get("keys", "unit")
         if rule not in KEY_RULES:
             raise InvalidFile(name, f"rule for keys {rule!r} is not known", again)
@@ -397,6 +399,18 @@ def load_weights(path: str | Path) -> Weights:
         raise InvalidFile(name, f"cannot be read as safetensors ({error})", again) from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidFile(name, f"its certificate is not one ({type(error).__name__}: {error})", again) from None
+
+
+def _is_about(proof: Any, metadata: Mapping[str, str], certificate: Mapping[str, Any]) -> bool:
+    """Whether it is a float proof that names these tensors, formats and certificate; the checker says if it holds."""
+    stated = {
+        "dtype": metadata["dtype"],
+        "storage": metadata.get("state_dtype", metadata["dtype"]),
+        "tensors_sha256": metadata["tensors_sha256"],
+        "certificate": certificate["digest"],
+    }
+    known = {key: proof.get(key) for key in stated}
+    return known == stated and {"class", "heads", "order"} <= proof.keys() and bool(proof["heads"])
 
 
 def _array(view: Mapping[str, Any]) -> Array:
