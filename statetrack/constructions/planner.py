@@ -149,6 +149,15 @@ def _tower(source: Source, goal: Target, limits: Limits) -> Made:
     return _stacked(source, goal, limits, _along(source, None))
 
 
+def _coset_tower(source: Source, goal: Target, limits: Limits) -> Made:
+    """A group along a chain of subgroups, by the cosets of each in the one before: for groups with no small tracker."""
+    group = source.group
+    if group is None or not 4 <= group.order <= _MOST_SPLIT or not source.letters:
+        return None
+    cascade = _along(source, None)
+    return _stacked(source, goal, limits, cascade) if len(cascade.components) > 1 else None
+
+
 def _two_steps(source: Source, goal: Target, limits: Limits) -> Made:
     """A group by a normal subgroup and the cosets of it, if one layer does for each: two layers in place of three."""
     group = source.group
@@ -216,6 +225,7 @@ _best = lru_cache(maxsize=4)(best_cascade)
 _component = lru_cache(maxsize=16)(partial(from_automaton, "component"))
 _CHAINS_A_SET = 5
 _MOST_SPLIT = 1_000
+_STACKS = frozenset({"cascade", "two-steps", "coset-tower"})
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
 _NARROW = frozenset({"deltanet[0,1]", "gdn[0,1]", "kda[0,1]"})
 _SIGNED = frozenset({"ckda", "ckda-wide"})
@@ -254,6 +264,7 @@ _RECIPES = (
     _Recipe("scaled", "OURS-scaled-blocks", _scaled, _SHRINKING, 4),
     _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 4),
     _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 4),
+    _Recipe("coset-tower", "OURS-splitting", _coset_tower, _UNSIGNED | _SIGNED, 5),
     _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")
@@ -317,9 +328,7 @@ def _candidates(
         named = wanted is None or recipe.name in wanted
         if recipe.stage != stage or goal.name not in recipe.targets or not named:
             continue
-        if (recipe.name in ("cascade", "two-steps") and not cascades) or (
-            wanted is None and _dear(recipe.name, source)
-        ):
+        if (recipe.name in _STACKS and not cascades) or (wanted is None and _dear(recipe.name, source)):
             continue
         try:
             made = recipe.make(source, goal, limits)
