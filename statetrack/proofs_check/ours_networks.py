@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
-
-import numpy as np
 
 from statetrack.constructions.certificate import certify
 from statetrack.constructions.clocks import STYLES, clock
@@ -29,7 +27,7 @@ from statetrack.constructions.splitting import split_group, subgroup_chain
 from statetrack.constructions.targets import TARGETS, target
 from statetrack.constructions.weighted_plan import bits_per_token
 from statetrack.theory.arrays import Matrix, Vector, add, identity, matmul, matrix, matvec, vector
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, explored
 from statetrack.theory.groups import named_group
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa, from_matrices
@@ -42,19 +40,8 @@ States = tuple[int, ...]
 Q = rationals()
 
 
-def explored(letters: int, start: States, move: Callable[[int, States], States]) -> Dfa:
-    """The automaton of everything that the letters reach from a start, its states named by their numbers."""
-    number, listed, table = {start: 0}, [start], list[list[int]]()
-    for x in listed:
-        images = [move(a, x) for a in range(letters)]
-        for image in images:
-            if image not in number:
-                number[image] = len(listed)
-                listed.append(image)
-        table.append([number[image] for image in images])
-    names = tuple(",".join(map(str, x)) for x in listed)
-    delta = np.array(table, dtype=np.int32).reshape(len(listed), letters)
-    return Dfa(tuple(str(a) for a in range(letters)), names, 0, delta, names)
+def _joined(x: States) -> str:
+    return ",".join(map(str, x))
 
 
 def _clocks(t: Trial, goals: Sequence[str], lengths: Sequence[int], wrong_by: int) -> None:
@@ -316,7 +303,7 @@ def reset_memories(t: Trial, held: bool = True) -> None:
                 order = orders[letter]
                 return (*past[1:], order - 1) if order else past if held else (*past[1:], past[-1])
 
-            dfa = explored(len(orders), (1,) * values, move)
+            dfa = explored(range(len(orders)), (1,) * values, move, _joined)
             program = memory_program(name, dfa, orders)
             closed, certificate = certify(program, dfa, target(name))
             t.certificate(certificate.data)
@@ -342,8 +329,8 @@ def registers(t: Trial, shown: int = 2) -> None:
         m = t.random.randint(2, 4)
         actions = [tuple(t.random.sample(range(m), m)), (t.random.randrange(m),) * m]
         actions += [(t.random.randrange(m),) * m if t.random.random() < 0.5 else tuple(range(m))]
-        dfa = explored(3, (-1, 0), lambda a, x, actions=actions: registers_move(actions[a], x))
-        one = explored(3, (0,), lambda a, x, actions=actions: registers_move(actions[a], x))
+        dfa = explored(actions, (-1, 0), registers_move, _joined)
+        one = explored(actions, (0,), registers_move, _joined)
         program = registers_program(dfa if shown == 2 else one, actions, 0)
         closed, certificate = certify(program, dfa, target("deltaproduct"))
         t.certificate(certificate.data)
