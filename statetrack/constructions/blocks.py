@@ -40,8 +40,8 @@ from .factorise import (
     swaps,
 )
 from .margins import centred_ramp, odd_ramp
-from .program import Factor, Head, Layer, Lookup, Program, Step, step_map
-from .scaled import Scaled, scaled, scaled_rows
+from .program import Factor, Head, Layer, Lookup, Program, Step
+from .rational_matrices import Scaled, scaled, scaled_factor, scaled_rows
 from .source import Source
 from .trackers import base_points, point_maps
 
@@ -358,8 +358,7 @@ class _Builder(Generic[Letter]):
             for factor in reversed(step):
                 assert isinstance(factor, Factor)
                 if factor not in self.maps:
-                    size = len(factor.w)
-                    self.maps[factor] = scaled(step_map(self.way.row[0].field, (factor,), size, 1).matrix)
+                    self.maps[factor] = scaled_factor(factor)
                 rest = rest.times(self.maps[factor])
         whole = scaled(self.way.matrix(self.products[x])).times(select[1 - half])
         wanted = Scaled(whole.nums, whole.den * 2 ** self.way.halved(self.products[x]))

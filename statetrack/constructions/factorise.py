@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from statetrack.theory.arrays import Matrix, Vector, dot, identity, matrix, transpose, vector
+from statetrack.theory.arrays import Matrix, Vector, dot, identity, transpose, vector
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.groups import cycles
 
@@ -29,7 +29,8 @@ _KEPT = 10_000
 
 def map_matrix(field: Field, f: Map) -> Matrix:
     """The 0/1 matrix with M e_j = e_f(j), and M e_j = 0 where f(j) = -1."""
-    return matrix(field, ((int(f[j] == i) for j in range(len(f))) for i in range(len(f))))
+    zero, one = field.zero, field.one
+    return tuple(tuple([one if y == i else zero for y in f]) for i in range(len(f)))
 
 
 def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
