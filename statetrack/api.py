@@ -180,6 +180,8 @@ class Compiled(compiler.Compiled):
         """
         from statetrack.constructions.encodings import encode_for_ever
 
+        if self.tokens is not None:
+            raise InvalidInput("a network that is scaled is right for so many tokens, in no precision for ever")
         order = "fused" if fused else "recurrent"
         found = encode_for_ever(self, precision, order=order, construction=construction, limits=limits)
         made, kept = found.compiled, _runnable(found.weights)
@@ -206,10 +208,12 @@ def build(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    scaled: int | None = None,
     proof: str = "closure",
     max_states: int = 1_000_000,
     max_order: int = 100_000,
     max_monoid: int = 20_000,
+    max_cascade: int = 100_000,
     check: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Compiled:
@@ -223,7 +227,7 @@ def build(
         missing: absent edges of a file: "error", "sink" or "stay".
         token: a JFLAP read of several letters is one symbol.
         alphabet: the letters of a regular expression, in order; None for the letters used.
-        max_dim, max_factors, construction, proof: see `compile_source`.
+        max_dim, max_factors, construction, scaled, proof: see `compile_source`.
         check: also run the independent checker on the certificate before anything is returned.
 
     Raises NotExpressible with a witness, NoConstruction, and errors of the input.
@@ -232,7 +236,7 @@ def build(
     ((2,),)
     """
     symbols = None if alphabet is None else tuple(alphabet)
-    options = Options(letters, missing, token, max_states, max_order, symbols, max_monoid)
+    options = Options(letters, missing, token, max_states, max_order, symbols, max_monoid, max_cascade=max_cascade)
     return build_with(
         source,
         target,
@@ -240,6 +244,7 @@ def build(
         max_dim=max_dim,
         max_factors=max_factors,
         construction=construction,
+        scaled=scaled,
         proof=proof,
         check=check,
         progress=progress,
@@ -254,6 +259,7 @@ def build_with(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    scaled: int | None = None,
     proof: str = "closure",
     check: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -261,7 +267,8 @@ def build_with(
     """`build` with the reading of the source and the budgets as one value."""
     if proof not in ("closure", "span"):
         raise InvalidInput(f"proof {proof!r}: know closure, span")
-    budgets = {"max_states": options.max_states, "max_order": options.max_order, "max_monoid": options.max_monoid}
+    named = ("max_states", "max_order", "max_monoid", "max_cascade")
+    budgets: dict[str, int] = {name: getattr(options, name) for name in named}
     low = [f"{name} {n}" for name, n in budgets.items() if n < 1]
     if low:
         raise InvalidInput(f"{', '.join(low)}: give numbers of at least 1")
@@ -272,6 +279,7 @@ def build_with(
         max_dim=max_dim,
         max_factors=max_factors,
         construction=construction,
+        scaled=scaled,
         proof=proof,
         progress=progress,
     )

@@ -24,7 +24,7 @@ from statetrack.export_commands import export
 from statetrack.group_commands import groups
 from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
 from statetrack.learn_commands import learn
-from statetrack.precise import Precision, in_precision, past_horizon
+from statetrack.precise import Precision, Scaled, in_precision, one_source, past_horizon
 from statetrack.printing import (
     build_facts,
     fail,
@@ -79,6 +79,7 @@ Order = Annotated[int, typer.Option(min=1, help="Budget of group elements.")]
 Device = Annotated[str, typer.Option(help="auto (cuda if there is one, else cpu), cpu, cuda or cuda:N.")]
 Recipe = Annotated[str | None, typer.Option(help="Insist on one construction, for instance quaternion.")]
 Monoid = Annotated[int, typer.Option(min=1, help="Budget of transition monoid elements looked at.")]
+Cascade = Annotated[int, typer.Option(min=1, help="Budget of chains of tiles and of component states of a cascade.")]
 Seconds = Annotated[float | None, typer.Option(min=0.001, help="Stop the build after so many seconds.")]
 Memory = Annotated[int | None, typer.Option(min=1, help="Most memory the build may add to the program's own, in MB.")]
 
@@ -128,13 +129,13 @@ def _options(
     token: bool,
     *budgets: Any,
 ) -> Any:
-    """How the command line says to read a source; budgets: states, order, monoid, seconds, memory."""
+    """How the command line says to read a source; budgets: states, order, monoid, seconds, memory, cascade."""
     from statetrack.constructions.source import Options, parse_alphabet
 
     named = None if alphabet is None else parse_alphabet(alphabet)
-    states, order, monoid, seconds, memory = budgets
+    states, order, monoid, seconds, memory, cascade = budgets
     table = None if symbols is None else str(symbols)
-    return Options(letters, missing, token, states, order, named, monoid, seconds, memory, semiring, table)
+    return Options(letters, missing, token, states, order, named, monoid, seconds, memory, semiring, table, cascade)
 
 
 @app.command()
@@ -156,10 +157,12 @@ def build(
     max_dim: Annotated[int | None, typer.Option(min=1, help="Largest state size K of a head.")] = None,
     max_factors: Annotated[int | None, typer.Option(min=0, help="Most factors a token.")] = None,
     construction: Recipe = None,
+    scaled: Scaled = None,
     proof: Annotated[str, typer.Option(help="closure, or span (linear readouts).")] = "closure",
     max_states: States = 1_000_000,
     max_order: Order = 100_000,
     max_monoid: Monoid = 20_000,
+    max_cascade: Cascade = 100_000,
     max_seconds: Seconds = None,
     max_memory: Memory = None,
     check: Annotated[bool, typer.Option(help="Also run the independent checker before anything is written.")] = True,
@@ -173,10 +176,10 @@ def build(
     from statetrack import api
 
     check_format(dtype)
-    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory)
+    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory, max_cascade)
     options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
-    limits |= {"proof": proof, "check": check}
+    limits |= {"proof": proof, "check": check} | one_source(scaled, source, precision)
     if is_folder(source):
         if certificate is not None or alphabet is not None or precision is not None:
             raise InvalidInput("--certificate, --alphabet and --precision are for one source, not for a folder")
@@ -233,6 +236,7 @@ def explain(
     max_states: States = 1_000_000,
     max_order: Order = 100_000,
     max_monoid: Monoid = 20_000,
+    max_cascade: Cascade = 100_000,
     max_seconds: Seconds = None,
     max_memory: Memory = None,
     as_json: Json = False,
@@ -246,7 +250,7 @@ def explain(
         raise InvalidInput(f"source {source!r}: is a folder; explain takes one automaton (build takes a folder)")
     if every and target:
         raise InvalidInput("explain: give --target or --all, not both")
-    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory)
+    budgets = (max_states, max_order, max_monoid, max_seconds, max_memory, max_cascade)
     options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     if draw is not None:
         check_outputs(source, draw, None, flag="--draw")

@@ -1,6 +1,6 @@
-"""`build --precision`: the encoding that is right for ever in a number format, and what is printed of it.
+"""`build --precision`: the encoding that is right for ever in a number format, and what is printed of it; `--scaled`.
 
-Main definitions: `Precision`, `in_precision`, `for_ever_facts`, `past_horizon`.
+Main definitions: `Precision`, `Scaled`, `one_source`, `in_precision`, `for_ever_facts`, `past_horizon`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from statetrack.errors import InvalidInput
+from statetrack.guards import is_folder
 
 if TYPE_CHECKING:
     from statetrack.api import Compiled, Weights
@@ -19,6 +20,15 @@ Precision = Annotated[
     typer.Option(
         help="Choose an encoding that is right for ever with a state in this format, if there is one: fp32, bf16, "
         "fp16, e4m3, e5m2, fp64."
+    ),
+]
+
+
+Scaled = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Blocks with β at most 2 although letters merge states: right up to so many tokens, as the state shrinks.",
     ),
 ]
 
@@ -47,6 +57,15 @@ def in_precision(
     else:
         facts |= for_ever_facts(weights)
     return better, weights, facts
+
+
+def one_source(scaled: int | None, source: str, precision: str | None) -> dict[str, int]:
+    """The option --scaled, refused where it has no meaning; nothing without it."""
+    if scaled is None:
+        return {}
+    if is_folder(source) or precision is not None:
+        raise InvalidInput("--scaled is for one source and not with --precision: its state shrinks, token by token")
+    return {"scaled": scaled}
 
 
 def for_ever_facts(weights: Weights) -> dict[str, Any]:

@@ -256,6 +256,9 @@ def _margins(data: Mapping[str, Any]) -> list[list[Any]]:
 def _proof(data: Mapping[str, Any]) -> str:
     """What is proved, and by which search."""
     claims, right = data["claims"], "right after every non-empty word"
+    if "scaled" in data:
+        tokens, halvings = data["scaled"]["tokens"], data["scaled"]["halvings"]
+        right += f" of up to {tokens:,} tokens, in which the state is halved {halvings:,} times at most"
     if data["kind"] == "closure":
         return f"closure of {claims['joint']:,} joint states: {right}"
     if data["kind"] == "blocks":

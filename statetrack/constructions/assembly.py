@@ -82,7 +82,7 @@ class Accumulator:
     Names as in docs/certificate.md. `letters` are n x n matrices of the codes 1, 2, ...; `fold` maps (product, code)
     to a product; `blocks` maps (half, product) to P step numbers and P numbers of remaining matrices; `rows` maps
     (product, remaining) to a query. `points[s]` are the points of automaton state s, -1 for a zero column; None for a
-    weighted automaton.
+    weighted automaton. `scaled` (T, J): blocks hold their maps up to powers of 1/2, J in all in words of T tokens.
     """
 
     length: int
@@ -97,6 +97,7 @@ class Accumulator:
     rows: Keys
     row: Vector
     points: tuple[Map, ...] | None
+    scaled: tuple[int, int] | None = None
 
     @property
     def field(self) -> Field:
@@ -108,7 +109,8 @@ class Accumulator:
         """The accumulator's codebook: what each automaton state reads as (empty for a weighted automaton)."""
         zero = self.field.zero
         return {
-            tuple(zero if point < 0 else self.row[point] for point in points): state
+            tuple(zero if point < 0 else self.row[point] / 2**j for point in points): state
+            for j in range(1 + (0 if self.scaled is None else self.scaled[1]))
             for state, points in enumerate(self.points or ())
         }
 

@@ -5,7 +5,7 @@ where a factor has no negative gates. The next layer keeps the last 2P tokens in
 during a block, the P steps of the *previous* block's map, one a token, and its query completes what the block so far
 still lacks: the steps to come, then the letters of the current block.
 
-Main definitions: `Style`, `STYLES`, `clocked_blocks`, `weighted_blocks`.
+Main definitions: `clocked_blocks`, `merges`, `weighted_blocks`.
 
 Main results: claim OURS-clock-buffer-accumulator (the block lemma, docs/certificate.md). Look-ups are folds of products
 and never tables over all words of a block: S5 with its 120 letters takes about 31,000 entries.
@@ -20,21 +20,28 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
 from statetrack.theory.automata import Dfa
 from statetrack.theory.fields import Element
-from statetrack.theory.number_fields import RealCyclotomic, rationals
-from statetrack.theory.rotations import angle_field, planar_key, planar_reflection, planar_rotation
+from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa
 
 from .assembly import KEPT, Accumulator, Blocks, Map, Part
-from .factorise import factor_map, factor_map_to_bank, factor_partial, factor_to_bank, map_matrix, swaps
-from .margins import centred_ramp, dihedral_query
-from .program import Factor, Head, Layer, Lookup, Program, Readout, Step, step_map
-from .scaled import Scaled, scaled, scaled_rows
+from .clocks import Style, clock
+from .factorise import (
+    factor_map,
+    factor_map_scaled,
+    factor_map_to_bank,
+    factor_partial,
+    factor_to_bank,
+    halvings,
+    map_matrix,
+    swaps,
+)
+from .margins import centred_ramp, odd_ramp
+from .program import Factor, Head, Layer, Lookup, Program, Step
+from .rational_matrices import Scaled, scaled, scaled_factor, scaled_rows
 from .source import Source
 from .trackers import base_points, point_maps
 
@@ -45,75 +52,12 @@ _MOST_ROWS, _MOST_WEIGHTED_ROWS = 150_000, 60_000
 _MOST_POINTS = 64
 
 
-@dataclass(frozen=True)
-class Style:
-    """How an architecture does it: its clock ("rotation", "reflections" or "products"), whether gates may be zero, and
-    whether β may pass 2; `banks`: merging letters go from bank to bank (gates in {0, 1}), never in place."""
-
-    clock: str
-    gates: bool
-    wide: bool
-    banks: bool
-
-
-STYLES: dict[str, Style] = {
-    "ckda": Style("rotation", True, False, False),
-    "ckda-wide": Style("rotation", True, True, False),
-    "deltanet": Style("reflections", False, False, True),
-    "gdn": Style("reflections", False, False, True),
-    "kda": Style("reflections", True, False, True),
-    "deltanet-wide": Style("reflections", False, True, True),
-    "gdn-wide": Style("reflections", False, True, True),
-    "kda-wide": Style("reflections", True, True, True),
-    "deltaproduct": Style("products", False, False, True),
-}
-
-
-def clock(style: Style, length: int) -> tuple[Program, Dfa]:
-    """An open program that counts time modulo 2·length over one symbol, and the automaton that does."""
-    return _clock(style.clock, length)
-
-
-@lru_cache(maxsize=KEPT)
-def _clock(kind: str, length: int) -> tuple[Program, Dfa]:
-    period = 2 * length
-    field = angle_field(period)
-    heads = _reflection_clock(field, length) if kind == "reflections" else (_turning(kind, field, period),)
-    names = tuple(str(t) for t in range(period))
-    dfa = Dfa(("t",), names, 0, np.array([[(t + 1) % period] for t in range(period)], dtype=np.int32), names)
-    return Program(field, dfa.alphabet, tuple(Layer((head,)) for head in heads), names, names[0]), dfa
-
-
-def _turning(kind: str, field: RealCyclotomic, period: int) -> Head:
-    """Rotation by 2π/period at every token, by one factor with a negative gate or by two reflections."""
-    mirror = Factor(planar_key(field, 1, period), field(2))
-    turn: Step = (Factor(planar_key(field, 0, period), field(2)), mirror)
-    if kind == "rotation":
-        turn = (replace(mirror, alpha=vector(field, (1, -1))),)
-    codebook = {planar_rotation(field, t, period)[0]: t % period for t in range(1, period + 1)}
-    return Head(identity(field, 2), (turn,), (vector(field, (1, 0)),), Lookup(lambda key: (0, 0)), codebook)
-
-
-def _reflection_clock(field: RealCyclotomic, m: int) -> tuple[Head, Head]:
-    """Period 2m by reflections: a sign flips each token; then H(0) at odd and H(2π/m) at even times."""
-    one = vector(field, (1,))
-    flip: Step = (Factor(one, field(2)),)
-    signs = Head((one,), (flip,), (one,), Lookup(lambda key: (0, 0)), {(field(1),): 0, (field(-1),): 1})
-    mirrors: tuple[Step, ...] = tuple((Factor(planar_key(field, k, m), field(2)),) for k in (1, 0))
-    query = dihedral_query(field, m)
-    codebook: dict[Readout, int] = {}
-    state = identity(field, 2)
-    for t in range(1, 2 * m + 1):
-        state = matmul(planar_reflection(field, 1 - t % 2, m), state)
-        codebook[matmul((query,), state)[0]] = t % (2 * m)
-    return signs, Head(identity(field, 2), mirrors, (query,), Lookup(lambda key: (key[1], 0)), codebook)
-
-
 @dataclass(frozen=True, eq=False)
 class _Way(Generic[Letter]):
     """One way to do the blocks: the letter of each token, how letters multiply, as matrices, and as factors.
 
-    `factors(product, half)` leads into bank 1 - half if there are two `banks`. `points`, `row`, `start` as in `Blocks`.
+    `factors(product, half)` leads into bank 1 - half if there are two `banks`, and makes 2^-halved(product) times the
+    product. `points`, `row`, `start` as in `Blocks`.
     """
 
     tokens: tuple[Letter, ...]
@@ -125,34 +69,55 @@ class _Way(Generic[Letter]):
     points: tuple[Map, ...] | None
     row: Vector
     start: Matrix
+    halved: Callable[[Letter], int] = lambda _: 0
 
 
 Prove = Callable[[Program, Dfa], Part]
 
 
-def clocked_blocks(source: Source, style: Style, prove: Prove, *, per_token: int = 1) -> Blocks | None:
+def clocked_blocks(
+    source: Source, style: Style, prove: Prove, *, per_token: int = 1, scaled: int | None = None
+) -> Blocks | None:
     """The layers for an automaton; None if its letters merge states and the style cannot, or past the budgets.
 
     `prove` certifies the clock; `per_token` factors are made a token. Of the ways that work the one with the least
-    block length is taken, in place if they are equal.
+    block length is taken, in place if they are equal. `scaled` T, for an automaton that `merges`: β at most 2 and words
+    of up to T tokens, by the way that halves the state least often a token.
     """
     if not source.dfa.alphabet or not 1 < len(point_maps(source)[0]) <= _MOST_POINTS:
         return None
-    maps, points = tuple(point_maps(source)), _points(source)
+    maps, points, kept = tuple(point_maps(source)), _points(source), style
     if source.dfa.is_permutation():
         # Swaps are the same for all targets.
         style = replace(style, gates=False, wide=False, banks=False)
-    made = _accumulator(maps, points, points[source.dfa.start], replace(style, clock=""), per_token)
-    return None if made is None else Blocks(prove(*clock(style, made.length)), made)
+    style = replace(style, clock="", scaled=scaled is not None)
+    found = _accumulator(maps, points, points[source.dfa.start], style, per_token)
+    if found is None:
+        return None
+    made, halved = found
+    if scaled is not None:
+        # No block comes before the first one.
+        made = replace(made, scaled=(scaled, halved * ((scaled - 1) // made.length)))
+    return Blocks(prove(*clock(kept, made.length)), made)
+
+
+def merges(source: Source) -> bool:
+    """Whether some letter merges states, into others than one absorbing state at any rate."""
+    return not source.dfa.is_permutation() and _sink(point_maps(source)) is None
 
 
 @lru_cache(maxsize=KEPT)
 def _accumulator(
     maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Style, per_token: int
-) -> Accumulator | None:
-    builders = [_Builder(way, per_token) for way in _ways(maps, points, start, style)]
-    built = (builder.build() for builder in sorted(builders, key=lambda builder: len(builder.levels)))
-    return next((made for made in built if made is not None), None)
+) -> tuple[Accumulator, int] | None:
+    """The best one that is within the budgets, and how often one of its blocks halves the state at most."""
+    ways = (_scaled_ways if style.scaled else _ways)(maps, points, start, style)
+    builders = [_Builder(way, per_token) for way in ways]
+    for builder in sorted(builders, key=lambda one: (one.halved / max(len(one.levels) - 1, 1), len(one.levels))):
+        made = builder.build()
+        if made is not None:
+            return made, builder.halved
+    return None
 
 
 def partial_layer(source: Source, style: Style) -> Program | None:
@@ -206,6 +171,25 @@ def _ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Sty
             return factor_map_to_bank(field, f, 1 - half, gates=style.gates)
 
         found.append(_way_on_points(maps, banked, 2, points, ramp, start))
+    return found
+
+
+def _scaled_ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Style) -> list[_Way[Map]]:
+    """In place (gates -1) and from bank to bank, with β at most 2, up to powers of 1/2."""
+    field = rationals()
+    ramp = odd_ramp(field, len(maps[0]))
+
+    def banked(f: Map, half: int) -> list[Factor]:
+        return factor_map_to_bank(field, f, 1 - half, gates=style.gates, halved=halvings(f))
+
+    found = [replace(_way_on_points(maps, banked, 2, points, ramp, start), halved=halvings)]
+    if not style.banks:
+        here = _way_on_points(maps, lambda f, half: factor_map_scaled(field, f)[0], 1, points, ramp, start)
+
+        def halved(f: Map) -> int:
+            return factor_map_scaled(field, f)[1]
+
+        found.insert(0, replace(here, halved=halved))
     return found
 
 
@@ -286,6 +270,7 @@ class _Builder(Generic[Letter]):
         self.rests: dict[tuple[int, ...], int] = {}
         self.listed: list[Scaled] = []
         self.levels = self._levels()
+        self.halved = max((way.halved(self.products[x]) for x in self.levels[-1]), default=0) if self.levels else 0
 
     def build(self) -> Accumulator | None:
         """Everything, or None past the budgets."""
@@ -373,10 +358,10 @@ class _Builder(Generic[Letter]):
             for factor in reversed(step):
                 assert isinstance(factor, Factor)
                 if factor not in self.maps:
-                    size = len(factor.w)
-                    self.maps[factor] = scaled(step_map(self.way.row[0].field, (factor,), size, 1).matrix)
+                    self.maps[factor] = scaled_factor(factor)
                 rest = rest.times(self.maps[factor])
-        wanted = scaled(self.way.matrix(self.products[x])).times(select[1 - half])
+        whole = scaled(self.way.matrix(self.products[x])).times(select[1 - half])
+        wanted = Scaled(whole.nums, whole.den * 2 ** self.way.halved(self.products[x]))
         if rest.key != wanted.key:
             raise CertificateFailed("product of the factors of a block", str(rest)[:60], str(wanted)[:60])
         return self._numbered(steps), tuple(reversed(rests))

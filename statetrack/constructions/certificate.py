@@ -50,6 +50,11 @@ class Certificate:
     states: tuple[tuple[int, ...], ...]
     margins: tuple[tuple[Margin | None, ...], ...]
 
+    @property
+    def tokens(self) -> int | None:
+        """The longest words that it is about; None for words of every length."""
+        return tokens_of(self.data)
+
     def text(self) -> str:
         """The certificate as JSON text."""
         return json.dumps(self.data, separators=(",", ":"))
@@ -59,6 +64,11 @@ class Certificate:
         from .weights import write_whole
 
         write_whole(Path(path), (self.text() + "\n").encode())
+
+
+def tokens_of(data: Mapping[str, Any]) -> int | None:
+    """The longest words that a certificate is about; None for words of every length."""
+    return data["scaled"]["tokens"] if "scaled" in data else None
 
 
 def digest_of(data: Mapping[str, Any]) -> str:

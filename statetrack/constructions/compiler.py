@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from statetrack.display import Shown
-from statetrack.errors import CertificateFailed
+from statetrack.errors import CertificateFailed, InvalidInput
 from statetrack.theory.automata import Dfa, Output
 from statetrack.theory.weighted import Wfa
 
@@ -27,7 +27,7 @@ from .weighted_plan import plan_weighted
 
 @dataclass(frozen=True)
 class Compiled(Shown):
-    """A program that is proved to track its automaton on words of every length."""
+    """A program that is proved to track its automaton on words of every length (`tokens`: up to so many)."""
 
     source: Source | WeightedSource
     target: Target
@@ -50,6 +50,11 @@ class Compiled(Shown):
     def layers(self) -> int:
         """Number of layers; networks that do not depend on each other stand side by side."""
         return self.program.depth
+
+    @property
+    def tokens(self) -> int | None:
+        """The longest words that the certificate is about; None for words of every length."""
+        return self.certificate.tokens
 
     @property
     def factors_per_token(self) -> int:
@@ -75,6 +80,11 @@ class Compiled(Shown):
     def run(self, word: Iterable[str]) -> tuple[Output | Fraction, ...]:
         """The outputs (or exact values) after each symbol of the word, in exact arithmetic."""
         if isinstance(self.source, Source):
+            word = tuple(word)
+            if self.tokens is not None and len(word) > self.tokens:
+                raise InvalidInput(
+                    f"a word of {len(word):,} tokens: this scaled network is for {self.tokens:,} at most"
+                )
             return self.program.run(word)
         values = (x.as_fraction() for x in self.program.runner.values(word))
         return tuple(x for x in values if x is not None)
@@ -88,6 +98,7 @@ def compile_source(
     max_dim: int | None = None,
     max_factors: int | None = None,
     construction: str | None = None,
+    scaled: int | None = None,
     proof: str = "closure",
     progress: Callable[[int], None] | None = None,
 ) -> Compiled:
@@ -99,6 +110,8 @@ def compile_source(
         options: letters, missing edges, budgets.
         max_dim, max_factors: upper limits on the size K of a head and on the factors a token.
         construction: insist on one of `planner.CONSTRUCTIONS`.
+        scaled: three layers (four without negative gates) with β at most 2 whose state shrinks where letters merge
+            states: right for words of up to so many tokens only, and so is the certificate.
         proof: "closure" or "span" (linear readouts; one layer, one head).
         progress: called with the number of joint states found so far.
 
@@ -108,9 +121,11 @@ def compile_source(
     chosen = target(goal)
     resolved = resolve_any(source, options)
     if isinstance(resolved, WeightedSource):
+        if scaled is not None:
+            raise InvalidInput("scaled: a weighted automaton has no states to tell by the proportion of a readout")
         name, theorem, program, certificate = plan_weighted(resolved, chosen)
         return Compiled(resolved, chosen, Plan(name, theorem, program, certificate), program, certificate)
-    limits = Limits(max_dim, max_factors, options.max_states, options.max_monoid)
+    limits = Limits(max_dim, max_factors, options.max_states, options.max_monoid, scaled, options.max_cascade)
     made = plan(resolved, chosen, limits=limits, construction=construction, linear=proof == "span")
     if made.certificate is not None:
         return Compiled(resolved, chosen, made, made.program, made.certificate)

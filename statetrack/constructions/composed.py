@@ -79,6 +79,8 @@ def _accumulator_json(made: Accumulator) -> tuple[Json, Json]:
         "row": _vector_json(made.row),
         "points": None if made.points is None else [list(p) for p in made.points],
     }
+    if made.scaled is not None:
+        fields["scaled"] = dict(zip(("tokens", "halvings"), made.scaled, strict=True))
     entries = len(made.fold) + 2 * made.length * len(made.blocks) + len(made.rows)
     return fields, {"products": 1 + len({*made.fold.values()} - {0}), "entries": entries, "margin": value}
 
@@ -228,6 +230,7 @@ def _blocks(data: Mapping[str, Any]) -> Blocks:
         {(v, rest): query for v, rest, query in data["rows"]},
         vector_of(field, data["row"]),
         None if points is None else tuple(tuple(p) for p in points),
+        (data["scaled"]["tokens"], data["scaled"]["halvings"]) if "scaled" in data else None,
     )
     return Blocks(part_of(data["clock"]), made)
 

@@ -1,7 +1,7 @@
 """Matrices as short products of Householder-like factors (I - c w wᵀ) Diag(α).
 
 Main definitions: `swaps`, `factor_map` (in place), `factor_map_scaled`, `factor_partial`, `factor_to_bank`,
-`factor_map_to_bank`.
+`factor_map_to_bank`, `halvings` of the scaled ones.
 
 Main results: claims OURS-factor-permutation, OURS-factor-map, OURS-factor-bank. A map of n points is a product of at
 most max(2, n - 1) factors in dimension n with gates in {-1, 0, 1}, β > 2 only to merge; any rational matrix M takes
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from statetrack.theory.arrays import Matrix, Vector, dot, identity, matrix, transpose, vector
+from statetrack.theory.arrays import Matrix, Vector, dot, identity, transpose, vector
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.groups import cycles
 
@@ -29,7 +29,8 @@ _KEPT = 10_000
 
 def map_matrix(field: Field, f: Map) -> Matrix:
     """The 0/1 matrix with M e_j = e_f(j), and M e_j = 0 where f(j) = -1."""
-    return matrix(field, ((int(f[j] == i) for j in range(len(f))) for i in range(len(f))))
+    zero, one = field.zero, field.one
+    return tuple(tuple([one if y == i else zero for y in f]) for i in range(len(f)))
 
 
 def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
@@ -53,20 +54,22 @@ def factor_map(field: Field, f: Map) -> list[Factor]:
     return _merged(field, f, field.one)
 
 
-def factor_map_scaled(field: Field, f: Map) -> tuple[list[Factor], Element]:
-    """Factors with β <= 2 whose product is r times the matrix of f, and r.
+def halvings(f: Map) -> int:
+    """The least e with 2^e >= √s, s the largest number of points with one image; 0 for a partial injection."""
+    most = max((f.count(y) for y in set(f) - {-1}), default=1)
+    return next(e for e in range(most) if 4**e >= most)
 
-    A merge is scaled by 1/s, s the largest number of points with one image: every other number shrinks with it, so a
-    word of t letters leaves r^t, and a network has to read ratios of numbers that get small without bound. That is the
-    price of β <= 2 in three layers; no finite set of states does it, since a merge of s points has norm √s.
+
+def factor_map_scaled(field: Field, f: Map) -> tuple[list[Factor], int]:
+    """Factors with β <= 2 whose product is 2^-h times the matrix of f, and h: `halvings(f)` for each merge.
+
+    With a merge every other number shrinks. That is the price of β <= 2 in three layers; no finite set of states does
+    it, since a merge of s points has norm √s, which a power of two takes back: β = 1 + λ + λ²|J|/(1 + λ) <= 2 for a
+    share λ <= 1/√s.
     """
-    largest = max(f.count(y) for y in f)
-    share = field.one / largest
-    factors = _merged(field, f, share)
-    scale = field.one
-    for _ in range(sum(f.count(y) > 1 for y in set(f))):
-        scale = scale * share
-    return factors, scale
+    once = halvings(f)
+    merges = sum(f.count(y) > 1 for y in set(f))
+    return _merged(field, f, field.one / 2**once), once * merges
 
 
 def _merged(field: Field, f: Map, share: Element) -> list[Factor]:
@@ -155,21 +158,24 @@ def factor_to_bank(m: Matrix, bank: int, *, gates: bool) -> list[Factor]:
     return _into_clean(factors, m[0][0].field, len(m), bank, gates=gates)
 
 
-def factor_map_to_bank(field: Field, f: Map, bank: int, *, gates: bool) -> list[Factor]:
+def factor_map_to_bank(field: Field, f: Map, bank: int, *, gates: bool, halved: int = 0) -> list[Factor]:
     """As `factor_to_bank` for a map of points, with one factor w = 1_(preimage) - e_image, c = 1 an image point.
 
-    β = 1 + |preimage|. The source is left with garbage. Points with f = -1 are dropped.
+    β = 1 + |preimage|. The source is left with garbage. Points with f = -1 are dropped. `halved` e: 2^-e times the map,
+    by w = 1_(preimage) - 2^e e_image, c = 4^-e, β = 1 + |preimage|/4^e, which is at most 2 from `halvings(f)` on.
     """
     n = len(f)
-    factors = [_carry(field, n, tuple([i for i, y in enumerate(f) if y == p]), p, bank) for p in sorted(set(f) - {-1})]
+    preimages = {p: tuple([i for i, y in enumerate(f) if y == p]) for p in sorted(set(f) - {-1})}
+    factors = [_carry(field, n, preimage, p, bank, halved) for p, preimage in preimages.items()]
     return _into_clean(factors, field, n, bank, gates=gates)
 
 
 @lru_cache(maxsize=_KEPT)
-def _carry(field: Field, n: int, preimage: Map, p: int, bank: int) -> Factor:
-    """The factor that adds the points of a preimage to point p of a bank."""
+def _carry(field: Field, n: int, preimage: Map, p: int, bank: int, halved: int) -> Factor:
+    """The factor that adds the points of a preimage, halved so often, to point p of a bank."""
     points = vector(field, (int(i in preimage) for i in range(n)))
-    return Factor(_banked(points, vector(field, (-int(i == p) for i in range(n))), bank), field.one)
+    target = vector(field, (-int(i == p) * 2**halved for i in range(n)))
+    return Factor(_banked(points, target, bank), field.one / 4**halved)
 
 
 def _into_clean(factors: list[Factor], field: Field, n: int, bank: int, *, gates: bool) -> list[Factor]:

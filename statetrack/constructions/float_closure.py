@@ -31,7 +31,7 @@ from statetrack.theory.automata import Dfa
 
 from .float_network import FloatNetwork
 from .float_steps import HeadTables, Order
-from .program import Program
+from .program import Program, evaluate
 from .weights import Weights, tensors_digest
 
 Array = NDArray[Any]
@@ -97,8 +97,7 @@ def ideal_of(program: Program, dfa: Dfa, *, max_edges: int = 600_000) -> Ideal:
         for token in range(len(dfa.alphabet)):
             registers, after = [token], list[int]()
             for number, (layer, reads) in enumerate(zip(program.layers, program.reads, strict=True)):
-                for wire in layer.wires:
-                    registers.append(wire.entries(tuple([registers[i] for i in reads_of(wire)])))
+                evaluate(layer.wires, registers)
                 key = tuple([registers[i] for i in reads])
                 codes = [
                     _follow(heads[len(after) + h], m, states[len(after) + h], key, numbers[number][key])
@@ -117,11 +116,6 @@ def ideal_of(program: Program, dfa: Dfa, *, max_edges: int = 600_000) -> Ideal:
         head.exact = {label: exact[label] for row in head.labels for label in row}
         _settle_labels(head)
     return Ideal(heads, len(queue))
-
-
-def reads_of(wire: Any) -> tuple[int, ...]:
-    """The registers that a wire reads."""
-    return wire.reads
 
 
 def _follow(head: IdealHead, moved: Any, state: int, key: tuple[int, ...], number: int) -> tuple[int, int]:

@@ -105,7 +105,7 @@ def holonomy_cascade(
     """
     made = skeleton(dfa, max_sets=max_sets)
     if made.chains > max_chains:
-        raise BudgetExceeded(f"chains of tiles ({made.chains:,})", max_chains, "--max-chains")
+        raise BudgetExceeded(f"chains of tiles ({made.chains:,})", max_chains, "--max-cascade")
     moves = _Moves(made, shared, keep)
     components = tuple(
         Component(size, tuple(range(moves.heights.index(height))), moves.action(i))
@@ -220,7 +220,7 @@ def _image_sets(dfa: Dfa, most: int) -> tuple[tuple[int, ...], tuple[tuple[int, 
             if row[-1] == len(found):
                 found.append(image)
         if len(found) > most:
-            raise BudgetExceeded("image sets", most, "--max-sets")
+            raise BudgetExceeded("image sets", most, "--max-cascade")
         after.append(tuple(row))
     return tuple(found), tuple(after)
 

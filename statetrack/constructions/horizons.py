@@ -34,6 +34,7 @@ from statetrack.theory.fields import Element
 from statetrack.theory.number_formats import NumberFormat, number_format
 from statetrack.theory.orbits import Orbit, StepMap
 
+from .certificate import tokens_of
 from .composed import closed_program
 from .float_closure import IdealHead, closes_for_ever, ideal_of
 from .float_steps import HeadTables, head_tables
@@ -68,7 +69,8 @@ def horizon_of(weights: Weights) -> float:
         return 0.0
     if len(weights.dfa.states) == 1 or weights.float_proof is not None:
         return math.inf
-    return min((h.tokens for row in head_horizons(weights) for h in row), default=0.0)
+    least = min((h.tokens for row in head_horizons(weights) for h in row), default=0.0)
+    return min(least, tokens_of(weights.certificate) or math.inf)
 
 
 def renormalised_horizon(weights: Weights, every: int) -> float:

@@ -1,7 +1,7 @@
 """How far apart the readouts of different meanings are, and rational queries that keep them apart.
 
 Main definitions: `Margin`, `margin`, `head_margin`, `margins_of`, `first_query`, `best_query`, `centred_ramp`,
-`dihedral_query`.
+`odd_ramp`, `dihedral_query`.
 
 Main results: for a finite orthogonal group Γ, S -> Sᵀq is injective iff no S != 1 fixes q, with least distance
 min over S != 1 of |Sq - q| (CKDA Lemma 12, which is an equivalence).
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import count, product
+from itertools import count, pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ def margin(
     """The margin of a codebook, None if all codes are equal. Floats pick the candidates, exact arithmetic decides."""
     if len(set(labels.tolist())) < 2:
         return None
-    candidates = _closest_pairs(floats, labels)
+    candidates = _neighbours(readouts, labels) if len(readouts[0]) == 1 else _closest_pairs(floats, labels)
     squared = min({_distance2(readouts[i], readouts[j]) for i, j in candidates})
     low, _ = squared.enclose(128)
     return Margin(squared, _root_below(low), math.sqrt(float(squared)) / query_length)
@@ -75,6 +75,12 @@ def margins_of(program: Program) -> tuple[tuple[Margin | None, ...], ...]:
     for depth, layer in zip(program.depths, program.layers, strict=True):
         rows[depth - 1] += [head_margin(head) for head in layer.heads]
     return tuple(map(tuple, rows))
+
+
+def _neighbours(readouts: Sequence[Readout], labels: NDArray[np.int32]) -> list[tuple[int, int]]:
+    """Pairs of numbers that follow each other and have different labels: one of them is the closest of all."""
+    order = sorted(range(len(readouts)), key=lambda i: readouts[i][0])
+    return [(i, j) for i, j in pairwise(order) if labels[i] != labels[j]]
 
 
 def _closest_pairs(points: Floats, labels: NDArray[np.int32], most: int = 256) -> list[tuple[int, int]]:
@@ -121,6 +127,11 @@ def _root_below(x: Fraction, digits: int = 15) -> Fraction:
 def centred_ramp(field: Field, n: int) -> Vector:
     """(0, 1, ..., n-1) minus its mean, times 2 if n is even: tells the n unit vectors, and all permutations, apart."""
     return vector(field, (i - (n - 1) // 2 if n % 2 else 2 * i - (n - 1) for i in range(n)))
+
+
+def odd_ramp(field: Field, n: int) -> Vector:
+    """(1, -1, 3, -3, 5, ...): no two of them differ by a power of two as a factor."""
+    return vector(field, ((i // 2 * 2 + 1) * (-1) ** i for i in range(n)))
 
 
 def dihedral_query(field: Field, n: int) -> Vector:

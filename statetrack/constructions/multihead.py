@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from statetrack.errors import BudgetExceeded
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, explored
 from statetrack.theory.cayley_tables import Cayley, Numbers
 from statetrack.theory.fields import Field
 from statetrack.theory.finite_group import regular
@@ -56,17 +56,8 @@ class Tracker:
 
 def word_automaton(group: Cayley, letters: Sequence[int]) -> Dfa:
     """State g goes to x g at letter x; tokens are named 0, 1, ..., states by the elements' numbers."""
-    number, listed, rows = {0: 0}, [0], list[list[int]]()
-    for g in listed:
-        images: list[int] = group.table[list(letters), g].tolist()
-        for image in images:
-            if image not in number:
-                number[image] = len(listed)
-                listed.append(image)
-        rows.append([number[image] for image in images])
-    names = tuple(str(g) for g in listed)
-    delta = np.array(rows, dtype=np.int32).reshape(len(listed), len(letters))
-    return Dfa(tuple(str(i) for i in range(len(letters))), names, 0, delta, names)
+    rows: list[list[int]] = group.table[list(letters)].tolist()
+    return explored(rows, 0, lambda row, g: row[g], str)
 
 
 def module_of(part: Part, letters: Sequence[int], tokens: Sequence[int]) -> Module:
@@ -106,20 +97,8 @@ def _head_module(heads: PlanarHeads, i: int, tokens: Sequence[int], goal: Target
     images = [head.image(g) for g in tokens]
     distinct = tuple(dict.fromkeys(images))
     representative = [tokens[images.index(pair)] for pair in distinct]
-    number, listed, rows = {(0, 1): 0}, [(0, 1)], list[list[int]]()
-    for state in listed:
-        row: list[int] = []
-        for pair in distinct:
-            to = head.after(pair, state)
-            if to not in number:
-                number[to] = len(listed)
-                listed.append(to)
-            row.append(number[to])
-        rows.append(row)
-    names = tuple(str(n) for n in range(len(listed)))
-    delta = np.array(rows, dtype=np.int32)
-    dfa = Dfa(tuple(str(n) for n in range(len(distinct))), names, 0, delta, names)
-    layer = planar_layer(PlanarHeads((head,), len(listed)), representative)
+    dfa = explored(distinct, (0, 1), head.after)
+    layer = planar_layer(PlanarHeads((head,), len(dfa.states)), representative)
     part = certified_part(open_program(dfa, (layer,)), dfa, goal)
     return module_of(part, range(len(distinct)), [distinct.index(pair) for pair in images])
 

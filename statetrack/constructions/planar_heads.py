@@ -34,7 +34,7 @@ from statetrack.theory.finite_group import (
     squares,
     words_of,
 )
-from statetrack.theory.number_fields import RealCyclotomic
+from statetrack.theory.number_fields import RealCyclotomic, prime_factors
 from statetrack.theory.rotations import angle_field, planar_key
 
 from .margins import dihedral_query
@@ -153,17 +153,13 @@ def _pruned(made: _Magnus, order: Sequence[int], modulus: int) -> tuple[list[int
             chosen = rest
     moduli = [modulus] * len(chosen)
     for i in range(len(chosen)):
-        for p in _primes(modulus):
+        for p in prime_factors(modulus):
             while moduli[i] % p == 0:
                 trial = [*moduli[:i], moduli[i] // p, *moduli[i + 1 :]]
                 if made.remains(chosen, trial) is None:
                     break
                 moduli = trial
     return chosen, moduli
-
-
-def _primes(n: int) -> list[int]:
-    return [p for p in range(2, n + 1) if n % p == 0 and all(p % q for q in range(2, p))]
 
 
 def _magnus(group: Cayley, members: Numbers) -> _Magnus:

@@ -19,9 +19,10 @@ from . import trackers
 from .adapted_frames import adapted_head
 from .assembly import Map, Part, Stack
 from .atlas import one_layer
-from .blocks import STYLES, clocked_blocks, partial_layer
+from .blocks import clocked_blocks, merges, partial_layer
 from .cascade import Cascade
 from .certificate import Certificate
+from .clocks import STYLES
 from .composed import certified_part, proved_blocks, stack_certificate
 from .memories import memory_program
 from .one_head import one_head
@@ -38,12 +39,14 @@ from .windows import window_layer
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user allows: size of a head, factors a token, and budgets."""
+    """What the user allows: size of a head, factors a token, budgets; `scaled` T, a state that shrinks for T tokens."""
 
     max_dim: int | None = None
     max_factors: int | None = None
     max_states: int = 1_000_000
     max_monoid: int = 20_000
+    scaled: int | None = None
+    max_cascade: int = 100_000
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,29 @@ def _blocks(source: Source, goal: Target, limits: Limits) -> Made:
     per_token = 1 if goal.factors == 1 else _least(goal.factors, limits.max_factors)
     if per_token is None or (goal.factors != 1 and per_token < 2):
         return None
-
-    blocks = clocked_blocks(source, STYLES[goal.name], partial(certified_part, goal=goal), per_token=per_token)
+    prove, scaled = partial(certified_part, goal=goal), limits.scaled
+    blocks = clocked_blocks(source, STYLES[goal.name], prove, per_token=per_token, scaled=scaled)
     if blocks is None:
         return None
     return proved_blocks(blocks, source.dfa, goal)
+
+
+def _scaled(source: Source, goal: Target, limits: Limits) -> Made:
+    """Blocks whose state shrinks where letters merge states."""
+    return None if limits.scaled is None else _blocks(source, goal, limits)
+
+
+def _check_scaled(source: Source, goal: Target, tokens: int, construction: str | None) -> None:
+    """Refuse `scaled` where another construction is right for words of every length, or where it does not apply."""
+    if tokens < 1 or construction not in (None, "scaled"):
+        raise InvalidInput(f"scaled {tokens}, construction {construction!r}: give tokens from 1 on and no construction")
+    reason = None
+    if goal.name not in _SHRINKING:
+        reason = f"a state that shrinks is for one factor a token with β at most 2: {', '.join(sorted(_SHRINKING))}"
+    elif not merges(source):
+        reason = "none of its letters merges states, into others than one absorbing state at any rate"
+    if reason is not None:
+        raise NoConstruction(source.name, goal.name, reason, "leave out --scaled, for words of every length")
 
 
 def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
@@ -106,8 +127,9 @@ def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
     bare = goal.beta_max in (0, 1) and goal.low >= 0
     # The group of a component need not be one of the automaton's; a diagonal target can have 2-groups only.
     signs = goal.beta_max == 0 and goal.low < 0
-    most = min(limits.max_states, _MOST_CASCADE)
-    found = _best(source.dfa, resets_only=bare, two_groups=signs, max_states=most)
+    most = limits.max_cascade
+    bounds = {"max_states": most, "max_chains": most, "max_sets": most // _CHAINS_A_SET}
+    found = _best(source.dfa, resets_only=bare, two_groups=signs, **bounds)
     met: NoConstruction | NotExpressible | None = None
     for cascade in (found.cascade, *found.others):
         try:
@@ -125,6 +147,15 @@ def _tower(source: Source, goal: Target, limits: Limits) -> Made:
     if group is None or group.order & (group.order - 1) or group.order < 2 or not source.letters:
         return None
     return _stacked(source, goal, limits, _along(source, None))
+
+
+def _coset_tower(source: Source, goal: Target, limits: Limits) -> Made:
+    """A group along a chain of subgroups, by the cosets of each in the one before: for groups with no small tracker."""
+    group = source.group
+    if group is None or not 4 <= group.order <= _MOST_SPLIT or not source.letters:
+        return None
+    cascade = _along(source, None)
+    return _stacked(source, goal, limits, cascade) if len(cascade.components) > 1 else None
 
 
 def _two_steps(source: Source, goal: Target, limits: Limits) -> Made:
@@ -192,14 +223,16 @@ def _builders(goal: Target, limits: Limits) -> Builders:
 # Targets of one automaton ask for the same cascade one after the other.
 _best = lru_cache(maxsize=4)(best_cascade)
 _component = lru_cache(maxsize=16)(partial(from_automaton, "component"))
-_MOST_CASCADE = 100_000
+_CHAINS_A_SET = 5
 _MOST_SPLIT = 1_000
+_STACKS = frozenset({"cascade", "two-steps", "coset-tower"})
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
 _NARROW = frozenset({"deltanet[0,1]", "gdn[0,1]", "kda[0,1]"})
 _SIGNED = frozenset({"ckda", "ckda-wide"})
 _UNSIGNED = frozenset({"deltanet", "gdn", "kda", "deltanet-wide", "gdn-wide", "kda-wide"})
 _DELTA = _SIGNED | _UNSIGNED | {"deltaproduct"}
 _PRODUCTS = frozenset({"deltaproduct"})
+_SHRINKING = frozenset({"ckda", "kda", "gdn", "deltanet"})
 _RECIPES = (
     _Recipe("trivial", "one state", _simple(trackers.trivial), _DELTA | _NARROW | _DIAGONAL | {"unconstrained"}),
     _Recipe(
@@ -228,8 +261,10 @@ _RECIPES = (
     _Recipe("modular", "Grazzi Thm. 6", _simple(trackers.modular), _UNSIGNED | {"ckda"}, 3),
     _Recipe("two-steps", "OURS-splitting", _two_steps, _SIGNED, 3),
     _Recipe("blocks", "CKDA Thm. 5", _blocks, frozenset(STYLES), 4),
+    _Recipe("scaled", "OURS-scaled-blocks", _scaled, _SHRINKING, 4),
     _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 4),
     _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 4),
+    _Recipe("coset-tower", "OURS-splitting", _coset_tower, _UNSIGNED | _SIGNED, 5),
     _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")
@@ -256,6 +291,9 @@ def plan(
         InvalidInput: an unknown construction name.
     """
     limits = limits or Limits()
+    if limits.scaled is not None:
+        _check_scaled(source, goal, limits.scaled, construction)
+        construction = "scaled"
     if construction is not None and construction not in CONSTRUCTIONS:
         raise InvalidInput(f"unknown construction {construction!r}: know {', '.join(CONSTRUCTIONS)}")
     refute(source, goal, max_dim=limits.max_dim, max_monoid=limits.max_monoid)
@@ -290,9 +328,7 @@ def _candidates(
         named = wanted is None or recipe.name in wanted
         if recipe.stage != stage or goal.name not in recipe.targets or not named:
             continue
-        if (recipe.name in ("cascade", "two-steps") and not cascades) or (
-            wanted is None and _dear(recipe.name, source)
-        ):
+        if (recipe.name in _STACKS and not cascades) or (wanted is None and _dear(recipe.name, source)):
             continue
         try:
             made = recipe.make(source, goal, limits)

@@ -10,7 +10,7 @@ registers it reads: unless said otherwise (token, symbol of layer 1, ..., symbol
 its input up to a step and a query, and reads the row qᵀH; a codebook turns that row into a code, and the layer's emit
 look-up turns the codes of its heads into one symbol (without one every code is an output).
 
-Main definitions: `Factor`, `Dense`, `Head`, `Table`, `Layer`, `Program`, `Lookup`, `Runner`.
+Main definitions: `Factor`, `Dense`, `Head`, `Table`, `Layer`, `Program`, `Lookup`, `Runner`, `evaluate`.
 
 References: CKDA eq. of the layer; Grazzi et al. eq. (1) and Thm. 3.
 """
@@ -365,7 +365,7 @@ class Runner:
         registers, last = [token], (0, 0, 0)
         moved: list[int] = []
         for layer, reads, heads, picks in self._layers:
-            _wire(layer.wires, registers)
+            evaluate(layer.wires, registers)
             key = tuple([registers[i] for i in reads])
             if key not in picks:
                 picks[key] = tuple([(head, *head.head.choose(key)) for head in heads])
@@ -379,7 +379,7 @@ class Runner:
                 elif self.program.outputs:
                     raise InvalidInput("this program has no codebook yet; certify it first")
             registers += codes if layer.emit is None else [layer.emit(tuple(codes))]
-        _wire(self.program.answer, registers)
+        evaluate(self.program.answer, registers)
         return tuple(moved), registers[-1], last
 
 
@@ -415,7 +415,8 @@ class Moved:
 _Picks = tuple[tuple[Moved, int, int], ...]
 
 
-def _wire(wires: Iterable[Table], registers: list[int]) -> None:
+def evaluate(wires: Iterable[Table], registers: list[int]) -> None:
+    """Append the value of each wire to the registers."""
     for wire in wires:
         key, seen = tuple([registers[i] for i in wire.reads]), wire.entries.seen
         registers.append(seen[key] if key in seen else wire.entries(key))

@@ -22,7 +22,7 @@ from functools import cache
 import numpy as np
 
 from statetrack.theory.arrays import Vector, dot, vector
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, explored
 from statetrack.theory.cayley_tables import Cayley, binary_polyhedral
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.householder import cross
@@ -282,21 +282,13 @@ def _pairs(
     """The automaton of (product, product of the turned letters) up to a common sign, and its letters as maps."""
     minus = tuple(_minus(made) for made in (first, second))
     tables = first.table.table, second.table.table
-    number, listed, rows = {(0, 0): 0}, [(0, 0)], list[list[int]]()
-    for p, q in listed:
-        row: list[int] = []
-        for g, h in zip(letters, others, strict=True):
-            a, b = int(tables[0][g, p]), int(tables[1][h, q])
-            key = min((a, b), (int(tables[0][minus[0], a]), int(tables[1][minus[1], b])))
-            if key not in number:
-                number[key] = len(listed)
-                listed.append(key)
-            row.append(number[key])
-        rows.append(row)
-    delta = np.array(rows, dtype=np.int32)
-    names = tuple(str(i) for i in range(len(listed)))
-    dfa = Dfa(tuple(str(i) for i in range(len(letters))), names, 0, delta, names)
-    return dfa, [delta[:, i] for i in range(len(letters))]
+
+    def move(letter: tuple[int, int], at: tuple[int, int]) -> tuple[int, int]:
+        a, b = int(tables[0][letter[0], at[0]]), int(tables[1][letter[1], at[1]])
+        return min((a, b), (int(tables[0][minus[0], a]), int(tables[1][minus[1], b])))
+
+    dfa = explored([*zip(letters, others, strict=True)], (0, 0), move)
+    return dfa, [dfa.delta[:, i] for i in range(len(letters))]
 
 
 def _up_to_sign(

@@ -138,6 +138,7 @@ def best_cascade(
             made = reduce(whole, limit)
             verify_cascade(made, limit)
         except BudgetExceeded as error:
+            error = BudgetExceeded(error.what, error.limit, "--max-cascade")
             met = met or error
             tried.append(Attempt(name, left_out=str(error)))
             continue

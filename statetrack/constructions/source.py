@@ -79,9 +79,9 @@ class Options:
     """How to read a source: letters "all" or "generators" of a group, missing edges, whole JFLAP reads, budgets.
 
     `alphabet` is for regular expressions, None for the letters used; `semiring` and `symbols` (the path of a symbol
-    table) are for AT&T text. `max_monoid` bounds the elements of a transition
-    monoid that are looked at; `max_seconds` and `max_memory` (MB) are kept by the command line, which can stop its
-    process.
+    table) are for AT&T text. `max_monoid` bounds the elements of a transition monoid that are looked at, `max_cascade`
+    chains of tiles and component states of a cascade; `max_seconds` and `max_memory` (MB) are kept by the command line,
+    which can stop its process.
     """
 
     letters: str = "all"
@@ -95,6 +95,7 @@ class Options:
     max_memory: int | None = None
     semiring: str | None = None
     symbols: str | None = None
+    max_cascade: int = 100_000
 
 
 # What a user may name, or what it was resolved to.

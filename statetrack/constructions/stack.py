@@ -19,10 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from statetrack.errors import BudgetExceeded, CertificateFailed
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, explored
 from statetrack.theory.groups import Group, word_problem
 
 from .assembly import KEPT, Map, Module, Part, Stack
@@ -153,7 +151,7 @@ def component_part(
         return ComponentPart(part, _now(part), tuple(letters.index(o) for o in orders))
     if make.registers is not None:
         states = (-1, start) if read else (start,)
-        part = make.registers(_explored(actions, states, registers_move, _named), actions, start)
+        part = make.registers(explored(actions, states, registers_move, _named), actions, start)
     else:
         part = _split(actions, start, make, max_joint, read=read)
     return ComponentPart(part, _now(part), order)
@@ -170,28 +168,7 @@ def _now(part: Part) -> tuple[int, ...]:
 
 def _points(actions: tuple[Map, ...], start: int) -> Dfa:
     """The automaton of the points that the actions reach, named by their numbers."""
-    return _explored(actions, (start,), lambda f, x: (f[x[0]],), _named)
-
-
-def _explored(
-    actions: Sequence[Map], start: States, move: Callable[[Map, States], States], name: Callable[[States], str]
-) -> Dfa:
-    """The automaton of everything that the actions reach from a start; letters are the actions' numbers."""
-    number = {start: 0}
-    listed = [start]
-    table: list[list[int]] = []
-    for x in listed:
-        row: list[int] = []
-        for f in actions:
-            image = move(f, x)
-            if image not in number:
-                number[image] = len(listed)
-                listed.append(image)
-            row.append(number[image])
-        table.append(row)
-    names = tuple(name(x) for x in listed)
-    delta = np.array(table, dtype=np.int32).reshape(len(listed), len(actions))
-    return Dfa(tuple(str(i) for i in range(len(actions))), names, 0, delta, names)
+    return explored(actions, (start,), lambda f, x: (f[x[0]],), _named)
 
 
 def _memory(orders: Sequence[int], start: int, make: Builders, *, read: bool) -> Part:
@@ -201,7 +178,7 @@ def _memory(orders: Sequence[int], start: int, make: Builders, *, read: bool) ->
     def move(f: Map, x: States) -> States:
         return (*x[1:], f[0] - 1) if f[0] else x
 
-    return make.remember(_explored([(o,) for o in letters], (start,) * (1 + read), move, _named), letters)
+    return make.remember(explored([(o,) for o in letters], (start,) * (1 + read), move, _named), letters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +220,7 @@ def _halves(actions: tuple[Map, ...], start: int, read: bool) -> _Halves:
     def move(f: Map, x: States) -> States:
         return (*x[1:], f[0]) if len(set(f)) == 1 else tuple(f[i] for i in x)
 
-    whole = _explored(actions, (start,) * (1 + read), move, _named)
+    whole = explored(actions, (start,) * (1 + read), move, _named)
     return _Halves(group, chosen, moves, problem, elements, orders, whole, {})
 
 

@@ -18,8 +18,9 @@ from statetrack.theory.arrays import identity, vector
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa
 
-from .blocks import STYLES, weighted_blocks
+from .blocks import weighted_blocks
 from .certificate import Certificate
+from .clocks import STYLES
 from .composed import certified_part, linear_certificate, linear_program, proved_blocks
 from .program import Dense, Head, Lookup, Program
 from .source import WeightedSource

@@ -61,6 +61,8 @@ _ON_DISK = {
 }
 VERSION = "statetrack-weights/2"
 _MOST_ENTRIES = 1 << 27
+# Powers of two kept free below the smallest number of a state that shrinks, for what rounds on the way to a readout.
+_GUARD = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +159,8 @@ def lower(
     if keys not in KEY_RULES:
         raise InvalidInput(f"rule for keys {keys!r}: know {', '.join(KEY_RULES)}")
     _check_floors(program, dtype)
+    if "scaled" in certificate.data:
+        _check_halvings(certificate.data, dtype)
     wiring = _Wiring(len(program.alphabet))
     for number, (layer, reads) in enumerate(zip(program.layers, program.reads, strict=True)):
         prefix = f"layers.{number}."
@@ -179,6 +183,18 @@ def _check_floors(program: Program, dtype: str) -> None:
                 if (exact.astype(FORMATS[dtype]).astype(np.float64) != exact).any():
                     held = f"states up to {np.abs(exact).max():.0f} of a head that rounds down"
                     raise InvalidInput(f"number format {dtype}: does not hold {held}; give --dtype float32 or float64")
+
+
+def _check_halvings(data: Mapping[str, Any], dtype: str) -> None:
+    """Refuse a format for whose numbers the smallest state, or the square of the smallest readout, is too small."""
+    form, asked = number_format(dtype), data["scaled"]
+    states, readouts = (1 - used.least - used.precision for used in (form, form.arithmetic))
+    most = max(min(states, readouts // 2) - _GUARD, 0)
+    if asked["halvings"] > most:
+        blocks = (asked["tokens"] - 1) // data["length"]
+        tokens = data["length"] * (1 + most // (asked["halvings"] // blocks))
+        held = f"words of {asked['tokens']:,} tokens halve the state {asked['halvings']:,} times, it holds {most}"
+        raise InvalidInput(f"number format {dtype}: {held}; give --scaled {tokens} at most, or --dtype float64")
 
 
 class _Wiring:
@@ -371,6 +387,8 @@ def load_weights(path: str | Path) -> Weights:
         if tensors_digest(tensors) != metadata["tensors_sha256"]:
             raise InvalidFile(name, "the tensors do not match their digest", again)
         proof = json.loads(metadata["float_proof"]) if "float_proof" in metadata else None
+        if proof is not None and not _is_about(proof, metadata, data):
+            raise InvalidFile(name, "its float proof is not one about this file", again)
         rule = metadata.get("keys", "unit")
         if rule not in KEY_RULES:
             raise InvalidFile(name, f"rule for keys {rule!r} is not known", again)
@@ -381,6 +399,18 @@ def load_weights(path: str | Path) -> Weights:
         raise InvalidFile(name, f"cannot be read as safetensors ({error})", again) from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidFile(name, f"its certificate is not one ({type(error).__name__}: {error})", again) from None
+
+
+def _is_about(proof: Any, metadata: Mapping[str, str], certificate: Mapping[str, Any]) -> bool:
+    """Whether it is a float proof that names these tensors, formats and certificate; the checker says if it holds."""
+    stated = {
+        "dtype": metadata["dtype"],
+        "storage": metadata.get("state_dtype", metadata["dtype"]),
+        "tensors_sha256": metadata["tensors_sha256"],
+        "certificate": certificate["digest"],
+    }
+    known = {key: proof.get(key) for key in stated}
+    return known == stated and {"class", "heads", "order"} <= proof.keys() and bool(proof["heads"])
 
 
 def _array(view: Mapping[str, Any]) -> Array:

@@ -50,6 +50,8 @@ def draw(
     wrong = [kind for kind in kinds if kind not in KINDS]
     if wrong or not kinds:
         raise InvalidInput(f"format {', '.join(wrong) or 'none'}: know {', '.join(KINDS)}")
+    if folder.suffix.lower().removeprefix(".") in KINDS and not folder.is_dir():
+        raise InvalidInput(f"folder {folder}: the name of a picture; give the folder to write {name}.{kinds[0]} to")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from statetrack.constructions.cascade import Cascade
 from statetrack.constructions.compiler import Compiled
-from statetrack.constructions.program import Dense, Factor, Head, Layer, Program, Step
+from statetrack.constructions.program import Dense, Factor, Head, Layer, Program, Step, evaluate
 from statetrack.errors import BudgetExceeded, InvalidInput
 from statetrack.proofs_check.report import cell
 from statetrack.proofs_check.runner import Verdict, Verdicts
@@ -209,8 +209,7 @@ def _steps(program: Program) -> Iterator[tuple[str, str]]:
 def _first_input(layer: Layer, reads: tuple[int, ...], token: int) -> tuple[int, ...]:
     """What the first layer's heads look a letter up by: its registers hold the token, then the results of its wires."""
     registers = [token]
-    for wire in layer.wires:
-        registers.append(wire.entries(tuple(registers[i] for i in wire.reads)))
+    evaluate(layer.wires, registers)
     return tuple(registers[i] for i in reads)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from statetrack.constructions.blocks import STYLES, clock
+from statetrack.constructions.clocks import STYLES, clock
 from statetrack.constructions.composed import closed_program
 from statetrack.constructions.program import head_orbit
 from statetrack.constructions.weights import Weights

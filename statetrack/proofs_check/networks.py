@@ -1,8 +1,8 @@
 """Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear" and "stack".
 
-It needs the standard library and checker.py: the package's or, for a copy outside it, the one in the same folder. A_w
-is the product of the letters of w, the newest on the left. All numbers of the three kinds are rational. The point -1
-is none: its column is 0, and its entry of γ.
+It needs the standard library, checker.py and root_fields.py: the package's or, for a copy outside it, those in the
+same folder. A_w is the product of the letters of w, the newest on the left. All numbers of the three kinds are
+rational. The point -1 is none: its column is 0, and its entry of γ.
 *Theorem (blocks).* If `verify` accepts, then after every non-empty word the accumulator reads γ[points of the state
 reached], different rows for different states; or, in the other form, the weighted automaton's value.
 *Proof.* By its certificate the clock shows t mod 2P after t tokens, hence half and r. Time t writes slot (t-1) mod 2P
@@ -17,6 +17,9 @@ and R_0 H_(bP) = M_x S_((b-1)P) = S_(bP). For r > 0, R_r H_(bP+r) = R_r F_(s_r) 
 number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (If 0 is in L_P, then (0, 0) serves
 block 0 and others, and is held to both conditions.) S_t has the columns e_point of the state reached: so has the
 start, and each token's letter moves the columns of each state to those of the next. Weighted: S_t = A_w·initial.
+*Theorem (blocks, scaled).* After every non-empty word of at most T tokens the accumulator reads 2^-j γ[points of the
+state reached], 0 <= j <= J; such rows of different states differ. *Proof.* As above, but R_0 = 2^-e M_x Π_(1-half) with
+an e >= 0 of the block, so R_r H_(bP+r) = 2^-j S_(bP), j the sum of e over the blocks 1..b; b <= (T - 1)/P.
 *Theorem (linear).* After every non-empty word the readout is the weighted automaton's value. *Proof.* Π h0 = initial
 and Π F = A Π for each token, so Π h = A_w·initial, which the query final·Π multiplies by final.
 *Theorem (stack).* After every non-empty word the answer is the automaton's state. *Proof.* The search follows the
@@ -34,17 +37,16 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cache
-from itertools import count, islice
-from math import gcd, isqrt, lcm
 from pathlib import Path
 from typing import Any
 
 if __package__:
     from statetrack.proofs_check import checker
-else:  # this file and checker.py lie alone in one folder, which `python -I` does not search by itself
+    from statetrack.proofs_check.root_fields import Rooted
+else:  # the three files lie alone in one folder, which `python -I` does not search by itself
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import checker
+    from root_fields import Rooted
 
 Row = tuple[tuple[int, int | Fraction], ...]  # (place, entry), places ascending, no entry 0
 Matrix = tuple[Row, ...]
@@ -68,7 +70,7 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
     fields = "clock length letters tokens buffer fold accumulator select blocks rows row points"
     kinds = {"blocks": (check_blocks, fields), "linear": (check_linear, "head inputs select")}
     check, fields = (kinds | {"stack": (check_stack, "parts modules answer")})[kind]
-    keys(top, f"format kind range digest automaton claims {fields}")
+    keys(top, f"format kind range digest automaton claims {fields}", "scaled" * (kind == "blocks"))
     need(top["format"] == "statetrack-certificate/1", "format", top["format"])
     canon = json.dumps({k: v for k, v in top.items() if k != "digest"}, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canon.encode()).hexdigest()
@@ -82,52 +84,6 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
     proved += ", states being rounded down to units after every token" * ('"unit":' in canon)  # only a key reads so
     named = {"proved": f"after every non-empty word {proved}", "digest": digest, "kind": kind, "target": rule["target"]}
     return named | facts
-
-
-class Rooted(checker.Field):
-    """K_N(r), r > 0, r² = s, s no square in K_N, by b_0, ..., b_(m-1) and r times these: one real, one coordinates."""
-
-    def __init__(self, data: Any) -> None:
-        base = checker.Field(keys(data, "cos root")["cos"])
-        square = base.number(data["root"])
-        good = square[0] == 1 and not base.at_least(checker.ZERO, square) and rootless(base, square)
-        need(good, "root", data, "positive, of integer coordinates, by a prime no square in K_N")
-        self.base, self.square, self.half, self.m = base, square, base.m, 2 * base.m
-        self.value, self.at_least = cache(self.value), cache(self.at_least)
-
-    def dot(self, u: Any, v: Any) -> Any:
-        """Σ u_i v_i, canonical."""
-        (low, high), (other, upper) = ([*zip(*map(self.halves, row), strict=True)] or [(), ()] for row in (u, v))
-        rest, one, dot = self.base.dot(high, upper), checker.ONE, self.base.dot
-        (d, xs), (e, ys) = dot((dot(low, other), self.square), (one, rest)), dot((*low, *high), (*upper, *other))
-        den = lcm(d, e)
-        terms = [(k, n * (den // d)) for k, n in xs] + [(k + self.half, n * (den // e)) for k, n in ys]
-        divisor = gcd(den, *[n for _, n in terms])
-        return den // divisor, tuple([(k, n // divisor) for k, n in terms])
-
-    def halves(self, x: Any) -> tuple[Any, Any]:
-        """a and b of a + b r."""
-        a, b = [(k, n) for k, n in x[1] if k < self.half], [(k - self.half, n) for k, n in x[1] if k >= self.half]
-        return (x[0], tuple(a)) if a else checker.ZERO, (x[0], tuple(b)) if b else checker.ZERO
-
-    def value(self, k: int, bits: int) -> tuple[int, int]:
-        """Integers lo <= 2^bits b_k <= hi."""
-        if k < self.half:
-            return self.base.value(k, bits)
-        q, (low, high) = bits + 32, self.base.enclose(self.square, 2 * bits + 64)
-        ends = [x * y for x in self.base.value(k - self.half, q) for y in (isqrt(max(low, 0)), isqrt(high) + 1)]
-        return min(ends) >> (2 * q - bits), -(-max(ends) >> (2 * q - bits))
-
-
-def rootless(field: checker.Field, x: Any) -> bool:
-    """Whether one of 64 primes proves that the integer x of K_N has no root there (docs/certificate.md says how)."""
-    primes = (p for p in count(field.N + 1, field.N) if p > 2 and all(p % d for d in range(2, isqrt(p) + 1)))
-    for p in islice(primes, 64):
-        powers = (pow(a, (p - 1) // field.N, p) for a in range(1, p))
-        g = next(g for g in powers if all(pow(g, field.N // q, p) != 1 for q in field.primes))
-        if pow(sum(n * (pow(g, k, p) + pow(g, -k, p) if k else 1) for k, n in x[1]), (p - 1) // 2, p) == p - 1:
-            return True
-    return False
 
 
 def same(x: Any, y: Any) -> bool:
@@ -295,19 +251,24 @@ def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     need(type(top["letters"]) is type(top["select"]) is list and len(top["select"]) == 2, "letters, select", n, "lists")
     letters = [units(range(n), n), *(letter(value, n) for value in top["letters"])]
     need(below(tokens, *[len(letters)] * len(automaton["alphabet"])), "tokens", tokens, f"below {len(letters)}")
+    T, J = map(keys(top.get("scaled", {"tokens": 1, "halvings": 0}), "tokens halvings").get, ("tokens", "halvings"))
+    need(natural([T, J]) and T > 0 and J < 4_000, "scaled", (T, J), "tokens from 1 on, fewer than 4000 halvings")
     check_buffer(top["buffer"], rule, len(letters) - 1)
     products, levels = check_fold(top["fold"], letters, sorted({*tokens}), P)
     actions, claims = [letters[code] for code in tokens], keys(top["claims"], "products entries margin")
     if "initial" in automaton:
         start, *rest = weighted(automaton)
-        good = (head.V, len(start)) == (1, n) and rest == [gamma, actions]
+        good = (head.V, len(start)) == (1, n) and rest == [gamma, actions] and "scaled" not in top
         need(good, "weighted automaton", automaton, "the row, the letters of the tokens, one column")
         need(top["points"] is claims["margin"] is None, "points and margin", claims["margin"], "null")
         states, margin, proved = n, None, "the readout is the weighted automaton's value"
     else:
-        start, states, margin = check_points(top, actions, head.V)
+        start, states, margin = check_points(top, actions, head.V, J)
         proved = "the readout is that of the automaton's state, which differs from those of the others"
-    entries = check_accumulator(top, head, gamma, products, levels, start)
+    entries, halved = check_accumulator(top, head, gamma, products, levels, start)
+    need(halved * ((T - 1) // P) == J, "halvings", J, halved * ((T - 1) // P))
+    if "scaled" in top:
+        proved = f"of up to {T} tokens {proved.replace('that', f'2^-j times that, j at most {J},', 1)}"
     found = {"products": len(products), "entries": entries + len(top["fold"]), "margin": claims["margin"]}
     need(same(claims, found), "claims", claims, found)
     heads = [*clock["heads"], *[(1, 1)] * (2 * P), (head.K, head.V)]
@@ -316,8 +277,9 @@ def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     return proved, {"products": found["products"], "entries": found["entries"]} | facts
 
 
-def check_points(top: Any, actions: Sequence[Matrix], V: int) -> tuple[Matrix, int, Fraction | None]:
-    """The start of an automaton whose states are V points each, their number, and how far apart their rows are."""
+def check_points(top: Any, actions: Sequence[Matrix], V: int, J: int) -> tuple[Matrix, int, Fraction | None]:
+    """The start of an automaton whose states are V points each, their number, and how far apart their rows are, which
+    may be halved J times."""
     (_, start, delta), points, n, field = machine(top["automaton"]), top["points"], len(top["row"]), checker.Field(1)
     good = type(points) is list and len(points) == len(delta)
     good = good and all(below([x + 1 if type(x) is int else x for x in state], *[n + 1] * V) for state in points)
@@ -326,13 +288,18 @@ def check_points(top: Any, actions: Sequence[Matrix], V: int) -> tuple[Matrix, i
     for s, targets in enumerate(delta):
         for token, target in enumerate(targets):
             need(times(actions[token], columns[s]) == columns[target], "points moved by token", (s, token), target)
-    rows = [tuple([field.number(top["row"][x] if x >= 0 else 0) for x in state]) for state in points]
-    return columns[start], len(delta), checker.apart(field, rows, None, top["claims"]["margin"])
+    entries = [Fraction(checker.rational(x)) for x in [*top["row"], 0]]
+    rows = [tuple([field.number(str(entries[x] / 2**j)) for x in state]) for j in range(J + 1) for state in points]
+    margin = checker.apart(field, rows, [*range(len(delta))] * (J + 1), top["claims"]["margin"])
+    return columns[start], len(delta), margin
 
 
-def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: list[set[int]], start: Matrix) -> int:
-    """The number of entries of blocks and rows: every block keeps R times the state, every row is γ M_v R."""
-    P, whole, named, n, known = top["length"], levels[-1], dict[int, Matrix](), len(start), dict[Any, Matrix]()
+def check_accumulator(
+    top: Any, head: Head, gamma: Row, products: Any, levels: list[set[int]], start: Matrix
+) -> tuple[int, int]:
+    """The number of entries of blocks and rows, and how often a block halves the state at most: every block keeps R
+    times the state (scaled: up to that), every row is γ M_v R."""
+    most, P, whole, named, n, known = 0, top["length"], levels[-1], dict[int, Matrix](), len(start), dict[Any, Matrix]()
     select = [matrix(half, n, head.K) for half in top["select"]]
     blocks = table(top["blocks"], 4, 2, "blocks")
     wanted = {(half, x) for half in (0, 1) for x in whole} | {(0, 0)}
@@ -344,9 +311,13 @@ def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: l
         for step, name in zip(steps[::-1], rho[::-1], strict=True):
             need(named.setdefault(name, R) == R, "row number", name, "one matrix")
             R = known.get((name, step)) or known.setdefault((name, step), times(R, head.steps[step]))
-        if x in whole:
-            need(times(products[x], select[1 - half]) == R, "steps of block", (half, x), "its product")
         need((half, x) != (0, 0) or times(R, head.start) == start, "first block", (half, x), "the start")
+        if x in whole:
+            product, e = times(products[x], select[1 - half]), 0
+            while product != R and "scaled" in top and e < 64:
+                R, e = tuple([sparse([(i, 2 * y) for i, y in entries]) for entries in R]), e + 1
+            need(product == R, "steps of block", (half, x), "its product")
+            most = max(most, e)
     rows = table(top["rows"], 3, 2, "rows")
     wanted = {(v, name) for r in range(P) for name in {rho[r] for *_, rho in blocks.values()} for v in levels[r + 1]}
     need(rows.keys() == wanted, "rows", sorted(rows.keys() ^ wanted)[:4], "each product and row number once")
@@ -354,7 +325,7 @@ def check_accumulator(top: Any, head: Head, gamma: Row, products: Any, levels: l
     for v, name, query in rows.values():
         need(type(query) is int and 0 <= query < len(head.queries), "rows", query, "the number of a query")
         need(head.queries[query] == times_row(ahead[v], named[name]), "row", (v, name, query), "γ M_v R")
-    return 2 * P * len(blocks) + len(rows)
+    return 2 * P * len(blocks) + len(rows), most
 
 
 def check_linear(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
@@ -407,7 +378,10 @@ def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     (symbols, start, delta), proofs = machine(top["automaton"]), list[dict[str, Any]]()
     need(type(top["parts"]) is type(top["modules"]) is list and len(top["modules"]) > 0, "modules", "none", "a list")
     for part in top["parts"]:
-        good = part["kind"] in ("closure", "blocks", "stack") and "initial" not in part["automaton"]
+        good = part["kind"] in ("closure", "blocks", "stack") and not {"initial", "scaled"} & {
+            *part,
+            *part["automaton"],
+        }
         need(good and same(part["range"], rule), "part", part["kind"], "closure, blocks or stack, of the same range")
         proofs.append(prove(part))
     parts = [machine(part["automaton"]) for part in top["parts"]]

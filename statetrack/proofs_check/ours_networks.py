@@ -1,8 +1,8 @@
 """Claims about parts of composed networks: clocks, buffers, windows, memories, registers, stacks, and their precision.
 
 Main results: OURS-clock-rotation, OURS-clock-reflections, OURS-clock-rational, OURS-ring-buffer,
-OURS-clock-buffer-accumulator, OURS-nilpotent-window, OURS-digit-window, OURS-reset-memory, OURS-realisation-R1,
-OURS-stack, OURS-two-layers-S5, OURS-wfa-bits.
+OURS-clock-buffer-accumulator, OURS-scaled-blocks, OURS-nilpotent-window, OURS-digit-window, OURS-reset-memory,
+OURS-realisation-R1, OURS-stack, OURS-two-layers-S5, OURS-wfa-bits.
 
 References: docs/constructions.md, docs/certificate.md.
 """
@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
-import numpy as np
-
-from statetrack.constructions.blocks import STYLES, clock
 from statetrack.constructions.certificate import certify
+from statetrack.constructions.clocks import STYLES, clock
 from statetrack.constructions.compiler import compile_source
+from statetrack.constructions.factorise import factor_map_to_bank, halvings, map_matrix
 from statetrack.constructions.memories import memory_program
 from statetrack.constructions.program import Factor, rank_one, step_map
 from statetrack.constructions.reduction import best_cascade
@@ -28,7 +27,7 @@ from statetrack.constructions.splitting import split_group, subgroup_chain
 from statetrack.constructions.targets import TARGETS, target
 from statetrack.constructions.weighted_plan import bits_per_token
 from statetrack.theory.arrays import Matrix, Vector, add, identity, matmul, matrix, matvec, vector
-from statetrack.theory.automata import Dfa
+from statetrack.theory.automata import Dfa, explored
 from statetrack.theory.groups import named_group
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa, from_matrices
@@ -41,19 +40,8 @@ States = tuple[int, ...]
 Q = rationals()
 
 
-def explored(letters: int, start: States, move: Callable[[int, States], States]) -> Dfa:
-    """The automaton of everything that the letters reach from a start, its states named by their numbers."""
-    number, listed, table = {start: 0}, [start], list[list[int]]()
-    for x in listed:
-        images = [move(a, x) for a in range(letters)]
-        for image in images:
-            if image not in number:
-                number[image] = len(listed)
-                listed.append(image)
-        table.append([number[image] for image in images])
-    names = tuple(",".join(map(str, x)) for x in listed)
-    delta = np.array(table, dtype=np.int32).reshape(len(listed), letters)
-    return Dfa(tuple(str(a) for a in range(letters)), names, 0, delta, names)
+def _joined(x: States) -> str:
+    return ",".join(map(str, x))
 
 
 def _clocks(t: Trial, goals: Sequence[str], lengths: Sequence[int], wrong_by: int) -> None:
@@ -192,6 +180,32 @@ def block_lemma(t: Trial, letters: int = 1) -> None:
     through_kernels(t, "(1 2 3);(1 2)", "ckda", construction="blocks")
 
 
+@claim(
+    "OURS-scaled-blocks",
+    "With β ≤ 2 every map is carried from bank to bank up to a factor 2^-e, 4^e at least the largest number of points "
+    "with one image. Blocks of such factors answer right as long as the powers of 1/2 in a readout are told apart.",
+    source="docs/constructions.md",
+    kinds="E C X",
+    control={"less": 1},
+    hypotheses=("no more tokens than the certificate says",),
+)
+def scaled_blocks(t: Trial, less: int = 0) -> None:
+    """All maps of up to 3 (4) points, and an automaton on words of its length; the control halves once less."""
+    for n in range(1, t.amount(4, 5)):
+        for f in product(range(n), repeat=n):
+            e = max(halvings(f) - less, 0)
+            factors = factor_map_to_bank(Q, f, 1, gates=True, halved=e)
+            carried = step_map(Q, tuple(factors), 2 * n, 1).matrix[n:]
+            wanted = tuple((*(x / 2**e for x in row), *(Q.zero,) * n) for row in map_matrix(Q, f))
+            t.equal(f"product for {f}", plain(carried), plain(wanted))
+            t.holds(f"β for {f}", all(g.beta <= 2 for g in factors))
+    for goal in ("ckda", "kda", "deltanet"):
+        made = compile_source("(a|b)*a(a|b)", goal, scaled=40)
+        t.certificate(made.certificate.data)
+        for word in (t.random.choices("ab", k=40) for _ in range(t.amount(10, 100))):
+            t.equal(f"answers to {' '.join(word)}", made.run(word), made.automaton.run(word))
+
+
 def _power(a: Matrix, n: int) -> Matrix:
     result = identity(Q, len(a))
     for _ in range(n):
@@ -289,7 +303,7 @@ def reset_memories(t: Trial, held: bool = True) -> None:
                 order = orders[letter]
                 return (*past[1:], order - 1) if order else past if held else (*past[1:], past[-1])
 
-            dfa = explored(len(orders), (1,) * values, move)
+            dfa = explored(range(len(orders)), (1,) * values, move, _joined)
             program = memory_program(name, dfa, orders)
             closed, certificate = certify(program, dfa, target(name))
             t.certificate(certificate.data)
@@ -315,8 +329,8 @@ def registers(t: Trial, shown: int = 2) -> None:
         m = t.random.randint(2, 4)
         actions = [tuple(t.random.sample(range(m), m)), (t.random.randrange(m),) * m]
         actions += [(t.random.randrange(m),) * m if t.random.random() < 0.5 else tuple(range(m))]
-        dfa = explored(3, (-1, 0), lambda a, x, actions=actions: registers_move(actions[a], x))
-        one = explored(3, (0,), lambda a, x, actions=actions: registers_move(actions[a], x))
+        dfa = explored(actions, (-1, 0), registers_move, _joined)
+        one = explored(actions, (0,), registers_move, _joined)
         program = registers_program(dfa if shown == 2 else one, actions, 0)
         closed, certificate = certify(program, dfa, target("deltaproduct"))
         t.certificate(certificate.data)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ def matrix(field: Field, rows: Iterable[Iterable[Element | int]]) -> Matrix:
     return tuple(vector(field, row) for row in rows)
 
 
+@lru_cache(maxsize=256)
 def identity(field: Field, n: int) -> Matrix:
     """The n × n identity."""
     return matrix(field, ((int(i == j) for j in range(n)) for i in range(n)))

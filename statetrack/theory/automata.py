@@ -3,7 +3,7 @@
 A `Dfa` is total and has only reachable states; an acceptor is a `Dfa` whose outputs are booleans. A group's
 word problem is a `Dfa` whose states are the group's elements.
 
-Main definitions: `Dfa`, `from_table`, `minimise`, `transition_maps`, `to_networkx`.
+Main definitions: `Dfa`, `from_table`, `explored`, `minimise`, `transition_maps`, `to_networkx`.
 
 Main results: `minimise` returns the unique smallest automaton with the same outputs after every word
 (Moore's rounds, started from the partition by output; a class that splits passes its number on to its largest
@@ -15,9 +15,9 @@ minimizing states in a finite automaton* (1971).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -33,6 +33,8 @@ else:
     Graph = nx.MultiDiGraph
 MissingEdge = str  # "error" | "sink" | "stay"
 Numbers = NDArray[np.intp]
+Letter = TypeVar("Letter")
+State = TypeVar("State", bound=Hashable)
 
 # A round over all states in numpy pays from this many renumbered states on, and from this share of all states.
 _MANY, _SHARE = 256, 16
@@ -216,6 +218,34 @@ def _check_names(
     for state in outputs:
         if state not in known:
             raise InvalidAutomaton(f"accepting or output state {state!r} is not among the states {listed}", state=state)
+
+
+def explored(
+    letters: Sequence[Letter],
+    start: State,
+    move: Callable[[Letter, State], State],
+    name: Callable[[State], str] | None = None,
+) -> Dfa:
+    """The automaton of everything that the letters reach from a start, in the order of first meeting.
+
+    Symbols are the letters' numbers; states are named by `name`, else by their numbers, and each says its name.
+
+    >>> explored((2, 3), 1, lambda factor, x: factor * x % 7).delta.tolist()[:2]
+    [[1, 2], [3, 4]]
+    """
+    number, listed, rows = {start: 0}, [start], list[list[int]]()
+    for state in listed:
+        row: list[int] = []
+        for letter in letters:
+            image = move(letter, state)
+            if image not in number:
+                number[image] = len(listed)
+                listed.append(image)
+            row.append(number[image])
+        rows.append(row)
+    names = tuple(str(i) if name is None else name(state) for i, state in enumerate(listed))
+    delta = np.array(rows, dtype=np.int32).reshape(len(listed), len(letters))
+    return Dfa(tuple(str(i) for i in range(len(letters))), names, 0, delta, names)
 
 
 def reachable(dfa: Dfa) -> Dfa:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from statetrack.errors import InvalidInput
 
 from .groups import Group
+from .number_fields import prime_factors
 
 Numbers = NDArray[np.int64]
 
@@ -258,10 +259,6 @@ def _pairs(group: Cayley, p: int) -> Iterator[tuple[int, int, Numbers]]:
                 yield x, y, group.generated((x, y))
 
 
-def _primes(n: int) -> list[int]:
-    return [p for p in range(2, n + 1) if n % p == 0 and all(p % q for q in range(2, p))]
-
-
 def _u6(group: Cayley) -> Iterator[tuple[int, int]]:
     tenth = group.power(10)
     for x in _primary(group, 5):
@@ -272,16 +269,16 @@ def _u6(group: Cayley) -> Iterator[tuple[int, int]]:
 
 def _u2(group: Cayley) -> Iterator[tuple[int, int]]:
     others = np.union1d(np.flatnonzero(group.orders % 2), group.power(4))
-    for p in (p for p in _primes(group.order) if p >= 7):
+    for p in (p for p in prime_factors(group.order) if p >= 7):
         for x in _primary(group, p):
             for y in others[group.commutators[x, others] != 0].tolist():
                 yield x, y
 
 
 def _u1(group: Cayley) -> Iterator[tuple[int, int]]:
-    for p in (p for p in _primes(group.order) if p > 2):
+    for p in (p for p in prime_factors(group.order) if p > 2):
         for x, y, members in _pairs(group, p):
-            if _primes(len(members)) == [p]:
+            if prime_factors(len(members)) == (p,):
                 yield x, y
 
 

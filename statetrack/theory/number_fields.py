@@ -4,7 +4,8 @@ One family does almost everything: K_N = Q(2cos(2π/N)) in the *Chebyshev basis*
 k < m = φ(N)/2, an integral basis with the sparse rule b_i b_j = b_(i+j) + b_|i-j|. It holds Q (N = 1), √2 (8),
 √5 (5), √3 (12) and cos, sin of 2πp/q.
 
-Main definitions: `RealCyclotomic`, `SimpleField`, `rationals`, `quadratic`, `field_for_angles`, `field_from_json`.
+Main definitions: `RealCyclotomic`, `SimpleField`, `rationals`, `quadratic`, `field_for_angles`, `field_from_json`,
+`prime_factors`.
 
 References: Washington, *Introduction to Cyclotomic Fields*, Prop. 2.16 (Z[2cos(2π/N)] is the ring of integers).
 """
@@ -159,7 +160,7 @@ class RealCyclotomic(Field):
         if d <= 0:
             raise InvalidInput(f"square root of {d}: give a positive integer")
         square, rest = 1, d
-        for p in _primes(d):
+        for p in prime_factors(d):
             while rest % (p * p) == 0:
                 rest, square = rest // (p * p), square * p
         odd = rest // 2 if rest % 2 == 0 else rest
@@ -170,7 +171,7 @@ class RealCyclotomic(Field):
         for k in range(1, odd):
             # Gauss: Σ (k/d) ζ^k, (k/d) the Jacobi symbol, is √d for d = 1 mod 4 and i√d for d = 3 mod 4.
             symbol = (
-                math.prod(1 if pow(k, (p - 1) // 2, p) == 1 else -1 for p in _primes(odd))
+                math.prod(1 if pow(k, (p - 1) // 2, p) == 1 else -1 for p in prime_factors(odd))
                 if math.gcd(k, odd) == 1
                 else 0
             )
@@ -336,7 +337,8 @@ def _scaled(terms: Terms, factor: int) -> Terms:
     return tuple((k, c * factor) for k, c in terms)
 
 
-def _primes(n: int) -> tuple[int, ...]:
+def prime_factors(n: int) -> tuple[int, ...]:
+    """The primes that divide n >= 1, each once, in order."""
     found: list[int] = []
     p = 2
     while p * p <= n:

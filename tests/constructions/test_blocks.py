@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statetrack.constructions.assembly import Blocks, Part
-from statetrack.constructions.blocks import STYLES, clock, clocked_blocks
+from statetrack.constructions.blocks import clocked_blocks
 from statetrack.constructions.certificate import certify
+from statetrack.constructions.clocks import STYLES, clock
 from statetrack.constructions.compiler import Compiled, compile_source
 from statetrack.constructions.composed import part_of
 from statetrack.constructions.factorise import (
@@ -70,11 +71,11 @@ def test_permutations_take_points_minus_cycles_reflections() -> None:
 @pytest.mark.parametrize("n", range(1, 5))
 def test_with_beta_at_most_two_a_map_is_reached_up_to_a_factor_that_shrinks_with_each_merge(n: int) -> None:
     for f in maps(n):
-        factors, scale_of = factor_map_scaled(Q, f)
-        expected = tuple(tuple(scale_of * x for x in row) for row in map_matrix(Q, f))
+        factors, halved = factor_map_scaled(Q, f)
+        expected = tuple(tuple(x / 2**halved for x in row) for row in map_matrix(Q, f))
         assert step_map(Q, tuple(factors), n, 1).matrix == expected
         assert all(factor.beta <= 2 for factor in factors)
-        assert (scale_of == 1) == (len(set(f)) == n)
+        assert (halved == 0) == (len(set(f)) == n)
 
 
 @pytest.mark.parametrize("gates", [True, False])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from statetrack import build
 from statetrack.constructions.compiler import compile_source
 from statetrack.constructions.planner import refute
 from statetrack.constructions.source import Options, Source, from_automaton, parse_word, resolve
 from statetrack.constructions.targets import TARGETS
 from statetrack.errors import InvalidFile, InvalidInput, NoConstruction, NotExpressible, UnknownGroup
 from statetrack.theory.automata import from_table
+from statetrack.theory.formats import read_automaton
 from statetrack.theory.regex import parse_regex
+
+AUTOMATA = Path(__file__).parents[1] / "data" / "automata"
 
 
 def test_a5_in_three_dimensions_is_refused_by_the_count_of_planes() -> None:
@@ -140,3 +145,20 @@ def test_a_json_word_that_is_none_is_refused(text: str) -> None:
     if text.startswith("["):
         with pytest.raises(InvalidInput, match="word"):
             parse_word(text, ("a",))
+
+
+def test_the_budget_of_cascades_is_told_with_its_flag_and_can_be_raised() -> None:
+    dfa = parse_regex("[ab]*aba[ab]*")
+    with pytest.raises(NoConstruction, match="--max-cascade"):
+        build(dfa, "deltaproduct", construction="cascade", max_cascade=3)
+    assert build(dfa, "deltaproduct", construction="cascade", max_cascade=30).plan.construction == "cascade"
+
+
+@pytest.mark.parametrize("goal", ["kda", "gdn", "deltanet", "deltanet-wide"])
+def test_a_group_that_moves_its_own_elements_is_tracked_by_cosets_along_a_chain(goal: str) -> None:
+    made = build(read_automaton(AUTOMATA / "s5_cayley.json"), goal)
+    assert (made.plan.construction, made.layers, made.factors_per_token) == ("coset-tower", 8, 1)
+    dfa, draw = made.automaton, random.Random(goal)
+    for _ in range(20):
+        word = draw.choices(dfa.alphabet, k=30)
+        assert made.run(word) == dfa.run(word)

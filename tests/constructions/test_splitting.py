@@ -145,3 +145,11 @@ def test_a_letter_that_merges_states_is_refused() -> None:
     dfa = Dfa(("a",), ("p", "q"), 0, np.array([[1], [1]], dtype=np.int32), (False, True))
     with pytest.raises(InvalidInput, match="not a bijection"):
         split_permutations(dfa)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("A5", [60, 12, 4, 2, 1]), ("S5", [120, 60, 12, 4, 2, 1])])
+def test_a_group_on_its_own_elements_has_the_chain_of_its_small_action(name: str, sizes: list[int]) -> None:
+    group = named_group(name)
+    regular = [tuple(int(group.multiply(g, h)) for h in range(group.order)) for g in range(group.order)]
+    chain = subgroup_chain(regular)
+    assert [len(h) for h in chain] == sizes

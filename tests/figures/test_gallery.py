@@ -56,6 +56,14 @@ def test_formats_and_folders_that_cannot_be_are_one_line(tmp_path: Path) -> None
         draw("clock", tmp_path / "file", ["svg"])
 
 
+def test_the_name_of_a_picture_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="give the folder to write clock"):
+        draw("clock", tmp_path / "x.svg", ["svg"])
+    assert not [*tmp_path.iterdir()]
+    (tmp_path / "folder.svg").mkdir()
+    assert draw("clock", tmp_path / "folder.svg", ["svg"])[0].is_file()
+
+
 def test_the_example_of_a_cascade_is_its_graph(tmp_path: Path) -> None:
     draw("cascade", tmp_path, ["svg"])
     data = json.loads((tmp_path / "cascade.json").read_text(encoding="utf-8"))

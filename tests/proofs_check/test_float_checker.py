@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -20,7 +21,7 @@ from statetrack.constructions.encodings import lowered
 from statetrack.constructions.float_closure import FloatClosure, close_floats, ideal_of
 from statetrack.constructions.float_steps import head_tables
 from statetrack.constructions.weights import Weights, tensors_digest
-from statetrack.errors import CertificateFailed
+from statetrack.errors import CertificateFailed, InvalidFile
 from statetrack.proofs_check.float_checker import Arithmetic, Refused, decoded, verify_bytes
 from statetrack.theory.automata import Dfa
 from statetrack.theory.number_formats import FORMATS_BY_NAME, NumberFormat, number_format
@@ -166,3 +167,18 @@ def test_check_refuses_a_file_with_a_changed_proof(tmp_path: Any) -> None:
     bad.save(tmp_path / "bad.safetensors")
     with pytest.raises(CertificateFailed, match="float proof"):
         api.check(tmp_path / "bad.safetensors")
+
+
+@pytest.mark.parametrize(
+    "change", [None, {"tensors_sha256": "0"}, {"certificate": "0"}, {"heads": []}, {"dtype": "fp8"}]
+)
+def test_a_file_with_an_empty_proof_or_one_about_another_file_is_not_read(
+    change: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    weights, path = offset_weights(), tmp_path / "weights.safetensors"
+    assert weights.float_proof is not None
+    weights.save(path)
+    assert api.load(path).is_for_ever
+    replace(weights, float_proof={} if change is None else dict(weights.float_proof) | change).save(path)
+    with pytest.raises(InvalidFile, match="float proof is not one about this file"):
+        api.load(path)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from statetrack.proofs_check import checker, networks
+from statetrack.proofs_check import checker, networks, root_fields
 from statetrack.proofs_check.networks import Refused, verify
 
 Cert = dict[str, Any]
@@ -887,8 +887,8 @@ def test_all_letters_of_s5() -> None:
 
 
 @pytest.mark.parametrize("name", ["S3", "floors", "even places"])
-def test_the_two_files_run_alone(name: str, tmp_path: Path) -> None:
-    for module_file in (checker.__file__, networks.__file__):
+def test_the_three_files_run_alone(name: str, tmp_path: Path) -> None:
+    for module_file in (checker.__file__, networks.__file__, root_fields.__file__):
         shutil.copy(module_file, tmp_path)
     (tmp_path / "cert.json").write_text(made(name))
     for more, code in (([], 0), (["--expect", make(name)["digest"]], 0), (["--expect", "00"], 2)):

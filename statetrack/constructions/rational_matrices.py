@@ -1,6 +1,6 @@
 """Rational matrices as integers over one denominator, for searches that multiply and look up very many of them.
 
-Main definitions: `Scaled`, `scaled`, `scaled_rows`.
+Main definitions: `Scaled`, `scaled`, `scaled_factor`, `scaled_rows`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statetrack.theory.arrays import Matrix
+
+from .program import Factor
 
 # Products and sums that stay below this fit into 64 bits.
 _SAFE = 1 << 62
@@ -62,6 +64,15 @@ def scaled(m: Matrix) -> Scaled:
     den = math.lcm(*(x.den for row in m for x in row))
     nums = [[x.nums[0] * (den // x.den) for x in row] for row in m]
     return _lowest(np.array(nums, dtype=object).reshape(len(m), len(m[0])), den)
+
+
+def scaled_factor(factor: Factor) -> Scaled:
+    """The matrix (I - c w wᵀ) Diag(alpha) of a factor over the rationals."""
+    w, alpha = scaled((factor.w,)), None if factor.alpha is None else scaled((factor.alpha,))
+    key, c = w.nums.astype(object), factor.c
+    whole = w.den * w.den * c.den
+    nums = whole * np.eye(len(factor.w), dtype=object) - c.nums[0] * key.T * key
+    return _lowest(nums, whole) if alpha is None else _lowest(nums * alpha.nums.astype(object), whole * alpha.den)
 
 
 def scaled_rows(rows: Sequence[Scaled]) -> Scaled:
