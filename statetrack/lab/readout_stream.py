@@ -9,8 +9,8 @@ exact in bfloat16 too.
 A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over values x that must be 1 and of
 2 (cosine - 1) / margin over readouts that must be met, so z = 1 where it is met and z <= -1 elsewhere. Two SwiGLU units
 make a step of it, (SiLU(64 z + 16) - SiLU(64 z - 16)) / 32: 1 up to 1e-7 from z = 1/2 on, 0 up to 1e-7 until -1/2. So
-errors do not grow from one block to the next. The last MLP writes the state; where every state is one readout, the head
-compares the rows z instead, which needs no margin against errors that all of them have.
+errors do not grow from one block to the next. The last MLP writes the state, by one unit SiLU(64 z + 16) / 80 an entry, so
+that of two entries the nearer counts more; where every state is one readout, the head compares the rows z themselves.
 
 Main definitions: `Stream`.
 """
@@ -118,17 +118,15 @@ class Stream:
     @cached_property
     def inner(self) -> int:
         """Units of the widest MLP; 0 where none looks anything up."""
-        return max(len(units) for units in self._units) * 2
+        return max(len(units) for units in self._units)
 
     def mlp(self, block: int, size: int, inner: int) -> dict[str, Floats]:
         """Gate, up [inner, size] and down [size, inner] of the block's MLP."""
         made = {name: np.zeros((inner, size)) for name in ("gate", "up")} | {"down": np.zeros((size, inner))}
-        for i, (row, channel) in enumerate(self._units[block]):
-            amount = 0.5 if channel < self.vocabulary else 1.0
-            for unit, shift in ((2 * i, _HALF), (2 * i + 1, -_HALF)):
-                made["gate"][unit, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
-                made["up"][unit, : self.channels] = self._bias
-                made["down"][channel, unit] = amount * np.sign(shift) / (2 * _HALF)
+        for i, (row, shift, channel, amount) in enumerate(self._units[block]):
+            made["gate"][i, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
+            made["up"][i, : self.channels] = self._bias
+            made["down"][channel, i] = amount
         return made
 
     def head(self, size: int) -> Floats:
@@ -183,24 +181,26 @@ class Stream:
         return self.tables[layer].margins[head]
 
     @cached_property
-    def _units(self) -> list[list[tuple[Floats, int]]]:
-        """For every block the rows z of its MLP's entries, and the channel that each writes."""
-        plan, made = self.plan, list[list[tuple[Floats, int]]]()
+    def _units(self) -> list[list[tuple[Floats, float, int, float]]]:
+        """For every block the units of its MLP: row z, what is added to 64 z, the channel written and how much to it."""
+        plan, made = self.plan, list[list[tuple[Floats, float, int, float]]]()
         for block in range(plan.blocks):
-            units: list[tuple[Floats, int]] = []
+            written: list[tuple[Floats, int]] = []
             for lookup in plan.lookups:
                 if lookup.block == block:
                     first = self._registers[lookup.signal]
                     found = entries(lookup.view, plan.signals)
-                    units += [(self._met(conditions), first + value) for conditions, value in found]
+                    written += [(self._met(conditions), first + value) for conditions, value in found]
                     none = first + plan.signals[lookup.signal].size
-                    units.append((2 * self._special - self._bias, none))
-            made.append(units)
+                    written.append((2 * self._special - self._bias, none))
+            steps = ((_HALF, 0.5 / _HALF), (-_HALF, -0.5 / _HALF))
+            made.append([(row, shift, channel, amount) for row, channel in written for shift, amount in steps])
         if not self._direct:
-            made[-1] += [(self._met(conditions), self.tokens + value) for conditions, value in self._answers]
+            answers = [(self._met(conditions), value) for conditions, value in self._answers]
             if self.starts:
                 first = 2.0 * (np.arange(self.channels) < self.starts)
-                made[-1].append((2 * first - self._bias, self.tokens + self._start_state))
+                answers.append((2 * first - self._bias, self._start_state))
+            made[-1] += [(row, _HALF, self.tokens + state, 0.5 / (_STEEP + _HALF)) for row, state in answers]
         return made
 
     def _met(self, conditions: Conditions) -> Floats:
