@@ -9,8 +9,8 @@ exact in bfloat16 too.
 A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over values x that must be 1 and of
 2 (cosine - 1) / margin over readouts that must be met, so z = 1 where it is met and z <= -1 elsewhere. Two SwiGLU units
 make a step of it, (SiLU(64 z + 16) - SiLU(64 z - 16)) / 32: 1 up to 1e-7 from z = 1/2 on, 0 up to 1e-7 until -1/2. So
-errors do not grow from one block to the next. The last MLP writes the state, by one unit SiLU(64 z + 16) / 80 an entry, so
-that of two entries the nearer counts more; where every state is one readout, the head compares the rows z themselves.
+errors do not grow from one block to the next. The last MLP writes the state, by one unit SiLU(64 z + 16) / 80 an entry,
+so that of two entries the nearer counts more; where every state is one readout, the head compares the rows z instead.
 
 Main definitions: `Stream`.
 """
@@ -160,13 +160,13 @@ class Stream:
     @cached_property
     def _bias(self) -> Floats:
         """A row that is 1 at every token."""
-        return 2.0 * (np.arange(self.channels) == self.vocabulary)
+        return np.where(np.arange(self.channels) == self.vocabulary, 2.0, 0.0)
 
     @cached_property
     def _special(self) -> Floats:
         """A row that is 1 at tokens that are no symbols."""
         at = np.arange(self.channels)
-        return 2.0 * ((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)))
+        return np.where((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)), 2.0, 0.0)
 
     def _in_parts(self, row: Floats) -> Floats:
         """The same row with its bias in parts, each the nearest number of bfloat16 to what is left."""
@@ -182,7 +182,7 @@ class Stream:
 
     @cached_property
     def _units(self) -> list[list[tuple[Floats, float, int, float]]]:
-        """For every block the units of its MLP: row z, what is added to 64 z, the channel written and how much to it."""
+        """For every block the units of its MLP: row z, what is added to 64 z, channel, and how much to it."""
         plan, made = self.plan, list[list[tuple[Floats, float, int, float]]]()
         for block in range(plan.blocks):
             written: list[tuple[Floats, int]] = []
@@ -198,7 +198,7 @@ class Stream:
         if not self._direct:
             answers = [(self._met(conditions), value) for conditions, value in self._answers]
             if self.starts:
-                first = 2.0 * (np.arange(self.channels) < self.starts)
+                first = np.where(np.arange(self.channels) < self.starts, 2.0, 0.0)
                 answers.append((2 * first - self._bias, self._start_state))
             made[-1] += [(row, _HALF, self.tokens + state, 0.5 / (_STEEP + _HALF)) for row, state in answers]
         return made

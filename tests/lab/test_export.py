@@ -94,6 +94,22 @@ def test_logits_name_the_state_after_every_prefix(
         assert named_by(made, ids_of(made, tokens)) == states
 
 
+@pytest.mark.parametrize(("model", "conv"), [("delta_net", 0), ("gated_deltaproduct", 4), ("kda", 0)])
+def test_a_cascade_in_float32_stays_right_on_long_words(model: str, conv: int) -> None:
+    found = weights("(a|b)*aba(a|b)*", "deltanet")
+    made = fla_checkpoint(found, model, conv=conv)
+    length, starts = 2000, len(made.facts["start_ids"])
+    assert made.facts["blocks"] == made.config["num_hidden_layers"] == 5
+    runs = np.repeat(np.random.default_rng(0).integers(0, 2, length // 10), 10)
+    for tokens in (np.zeros(length, dtype=np.int64), np.arange(length) % 2, np.arange(length) // 2 % 2, runs):
+        states = [int(found.dfa.start)]
+        for token in tokens:
+            states.append(int(found.dfa.delta[states[-1], token]))
+        logits = logits_of(made, ids_of(made, tokens.tolist()), np.float32)[starts - 1 :]
+        assert logits.dtype == np.float32
+        assert (logits.argmax(-1) - made.facts["first_state_id"]).tolist() == states
+
+
 @pytest.mark.parametrize("target", ["kda", "deltanet"])
 def test_an_id_that_names_a_state_is_repeated_and_changes_no_later_state(target: str) -> None:
     found = weights("(ab)*", target)
