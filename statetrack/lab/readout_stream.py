@@ -31,6 +31,8 @@ from .register_plan import Conditions, Integers, Plan, entries
 
 _STEEP, _HALF, _GAP = 64.0, 16.0, 20.0
 _PARTS = 3
+# Readouts are rounded in the stream: in bfloat16 such a margin or more is left of them.
+_LEAST_BFLOAT16 = 1 / 128
 # 1 GiB of float32.
 _MOST_NUMBERS = 1 << 28
 
@@ -66,6 +68,16 @@ class Stream:
     def margin(self) -> float:
         """The least margin of a head."""
         return min((margin for layer in self.tables for margin in layer.margins), default=2.0)
+
+    def check_format(self, dtype: str) -> None:
+        """InvalidInput for bfloat16 where a look-up between layers tells readouts apart that it rounds together."""
+        used = {number for lookup in self.plan.lookups for number in lookup.view.signals}
+        least = min((self._margin(number) for number in used if self.plan.signals[number].head), default=2.0)
+        if dtype == "bfloat16" and least < _LEAST_BFLOAT16:
+            raise InvalidInput(
+                f"bfloat16 rounds readouts together that a look-up between layers tells apart (cosines differ by "
+                f"{least:.2g}, it needs {_LEAST_BFLOAT16:.2g}): give --dtype float32"
+            )
 
     @cached_property
     def named(self) -> Integers:
@@ -230,6 +242,6 @@ def check_size(blocks: int, numbers: int) -> None:
     """InvalidInput for a model of so many blocks and numbers a block if that is more than 2^28 numbers."""
     if blocks * numbers > _MOST_NUMBERS:
         raise InvalidInput(
-            f"the program's look-ups take {blocks} blocks of {numbers:,} numbers, exported are at most "
-            f"{_MOST_NUMBERS:,}; take a target where the program has fewer layers"
+            f"the program's look-ups take {blocks} blocks of {numbers:,} numbers each, exported are at most "
+            f"{_MOST_NUMBERS:,} in all; take fewer letters or a target where the program has fewer layers"
         )

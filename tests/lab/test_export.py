@@ -155,7 +155,7 @@ def test_preimages_of_silu_are_exact(y: float) -> None:
         ("S3", "deltaproduct", "delta_net", ("delta_net has one factor",)),
         ("(ab)*", "kda", "delta_net", ("delta_net has no gates",)),
         ("(ab)*", "kda", "gated_deltaproduct", ("one gate for all channels",)),
-        ("A5", "deltanet", "auto", ("14 blocks", "at most 268,435,456", "take a target")),
+        ("A5", "deltanet", "auto", ("14 blocks", "at most 268,435,456", "take fewer letters")),
         ("S5", "deltanet", "kda", ("differ by a cosine of 8.9e-06",)),
         ("(a|b)*b", "diag[0,1]", "auto", ("not multiples of the key",)),
         ("S3", "deltaproduct", "gla", ("know auto, delta_net",)),
@@ -171,6 +171,13 @@ def test_a_chunk_kernel_without_float32_is_refused() -> None:
     with pytest.raises(InvalidInput, match="takes no float32"):
         fla_checkpoint(weights("S3", "deltaproduct"), mode="chunk")
     assert fla_checkpoint(weights("S3", "deltaproduct"), mode="chunk", dtype="bfloat16").config["attn_mode"] == "chunk"
+
+
+def test_bfloat16_is_refused_where_it_rounds_readouts_together() -> None:
+    found = weights("S3", "deltanet")
+    for export in (fla_checkpoint, ckda_checkpoint):
+        with pytest.raises(InvalidInput, match=r"bfloat16 rounds readouts together .* give --dtype float32"):
+            export(found, dtype="bfloat16")
 
 
 @pytest.mark.parametrize(
