@@ -45,6 +45,7 @@ def ckda_checkpoint(weights: Weights, *, dtype: str = "float32", precision: str 
     if dtype not in _TYPES:
         raise InvalidInput(f"number format {dtype!r}: know {', '.join(_TYPES)}")
     stream, config, tensors = model_parts(weights, precision)
+    stream.check_format(dtype)
     made = {
         "architectures": ["CkdaForCausalLM"],
         "model_type": "ckda",

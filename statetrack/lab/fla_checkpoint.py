@@ -72,7 +72,9 @@ def fla_checkpoint(
         tables = layer_tables(weights, refreshed=True)
     factors = max(layer.shape[2] for layer in tables)
     starts = max(layer.starts(factors) for layer in tables)
-    parts = _Parts(Stream(weights, plan_of(weights), tables, starts), kind, dtype, conv)
+    stream = Stream(weights, plan_of(weights), tables, starts)
+    stream.check_format(dtype)
+    parts = _Parts(stream, kind, dtype, conv)
     return Checkpoint(_config(parts, mode), parts.tensors(), facts_of(weights, parts.stream, dtype))
 
 

@@ -9,8 +9,8 @@ exact in bfloat16 too.
 A table's entry is met if all its conditions are: z = 1 + the sum of 2 (x - 1) over values x that must be 1 and of
 2 (cosine - 1) / margin over readouts that must be met, so z = 1 where it is met and z <= -1 elsewhere. Two SwiGLU units
 make a step of it, (SiLU(64 z + 16) - SiLU(64 z - 16)) / 32: 1 up to 1e-7 from z = 1/2 on, 0 up to 1e-7 until -1/2. So
-errors do not grow from one block to the next. The last MLP writes the state; where every state is one readout, the head
-compares the rows z instead, which needs no margin against errors that all of them have.
+errors do not grow from one block to the next. The last MLP writes the state, by one unit SiLU(64 z + 16) / 80 an entry,
+so that of two entries the nearer counts more; where every state is one readout, the head compares the rows z instead.
 
 Main definitions: `Stream`.
 """
@@ -31,6 +31,8 @@ from .register_plan import Conditions, Integers, Plan, entries
 
 _STEEP, _HALF, _GAP = 64.0, 16.0, 20.0
 _PARTS = 3
+# Readouts are rounded in the stream: in bfloat16 such a margin or more is left of them.
+_LEAST_BFLOAT16 = 1 / 128
 # 1 GiB of float32.
 _MOST_NUMBERS = 1 << 28
 
@@ -66,6 +68,16 @@ class Stream:
     def margin(self) -> float:
         """The least margin of a head."""
         return min((margin for layer in self.tables for margin in layer.margins), default=2.0)
+
+    def check_format(self, dtype: str) -> None:
+        """InvalidInput for bfloat16 where a look-up between layers tells readouts apart that it rounds together."""
+        used = {number for lookup in self.plan.lookups for number in lookup.view.signals}
+        least = min((self._margin(number) for number in used if self.plan.signals[number].head), default=2.0)
+        if dtype == "bfloat16" and least < _LEAST_BFLOAT16:
+            raise InvalidInput(
+                f"bfloat16 rounds readouts together that a look-up between layers tells apart (cosines differ by "
+                f"{least:.2g}, it needs {_LEAST_BFLOAT16:.2g}): give --dtype float32"
+            )
 
     @cached_property
     def named(self) -> Integers:
@@ -118,17 +130,15 @@ class Stream:
     @cached_property
     def inner(self) -> int:
         """Units of the widest MLP; 0 where none looks anything up."""
-        return max(len(units) for units in self._units) * 2
+        return max(len(units) for units in self._units)
 
     def mlp(self, block: int, size: int, inner: int) -> dict[str, Floats]:
         """Gate, up [inner, size] and down [size, inner] of the block's MLP."""
         made = {name: np.zeros((inner, size)) for name in ("gate", "up")} | {"down": np.zeros((size, inner))}
-        for i, (row, channel) in enumerate(self._units[block]):
-            amount = 0.5 if channel < self.vocabulary else 1.0
-            for unit, shift in ((2 * i, _HALF), (2 * i + 1, -_HALF)):
-                made["gate"][unit, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
-                made["up"][unit, : self.channels] = self._bias
-                made["down"][channel, unit] = amount * np.sign(shift) / (2 * _HALF)
+        for i, (row, shift, channel, amount) in enumerate(self._units[block]):
+            made["gate"][i, : self.channels] = self._in_parts(_STEEP * row + shift * self._bias)
+            made["up"][i, : self.channels] = self._bias
+            made["down"][channel, i] = amount
         return made
 
     def head(self, size: int) -> Floats:
@@ -162,13 +172,13 @@ class Stream:
     @cached_property
     def _bias(self) -> Floats:
         """A row that is 1 at every token."""
-        return 2.0 * (np.arange(self.channels) == self.vocabulary)
+        return np.where(np.arange(self.channels) == self.vocabulary, 2.0, 0.0)
 
     @cached_property
     def _special(self) -> Floats:
         """A row that is 1 at tokens that are no symbols."""
         at = np.arange(self.channels)
-        return 2.0 * ((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)))
+        return np.where((at < self.starts) | ((at >= self.tokens) & (at < self.vocabulary)), 2.0, 0.0)
 
     def _in_parts(self, row: Floats) -> Floats:
         """The same row with its bias in parts, each the nearest number of bfloat16 to what is left."""
@@ -183,24 +193,26 @@ class Stream:
         return self.tables[layer].margins[head]
 
     @cached_property
-    def _units(self) -> list[list[tuple[Floats, int]]]:
-        """For every block the rows z of its MLP's entries, and the channel that each writes."""
-        plan, made = self.plan, list[list[tuple[Floats, int]]]()
+    def _units(self) -> list[list[tuple[Floats, float, int, float]]]:
+        """For every block the units of its MLP: row z, what is added to 64 z, channel, and how much to it."""
+        plan, made = self.plan, list[list[tuple[Floats, float, int, float]]]()
         for block in range(plan.blocks):
-            units: list[tuple[Floats, int]] = []
+            written: list[tuple[Floats, int]] = []
             for lookup in plan.lookups:
                 if lookup.block == block:
                     first = self._registers[lookup.signal]
                     found = entries(lookup.view, plan.signals)
-                    units += [(self._met(conditions), first + value) for conditions, value in found]
+                    written += [(self._met(conditions), first + value) for conditions, value in found]
                     none = first + plan.signals[lookup.signal].size
-                    units.append((2 * self._special - self._bias, none))
-            made.append(units)
+                    written.append((2 * self._special - self._bias, none))
+            steps = ((_HALF, 0.5 / _HALF), (-_HALF, -0.5 / _HALF))
+            made.append([(row, shift, channel, amount) for row, channel in written for shift, amount in steps])
         if not self._direct:
-            made[-1] += [(self._met(conditions), self.tokens + value) for conditions, value in self._answers]
+            answers = [(self._met(conditions), value) for conditions, value in self._answers]
             if self.starts:
-                first = 2.0 * (np.arange(self.channels) < self.starts)
-                made[-1].append((2 * first - self._bias, self.tokens + self._start_state))
+                first = np.where(np.arange(self.channels) < self.starts, 2.0, 0.0)
+                answers.append((2 * first - self._bias, self._start_state))
+            made[-1] += [(row, _HALF, self.tokens + state, 0.5 / (_STEEP + _HALF)) for row, state in answers]
         return made
 
     def _met(self, conditions: Conditions) -> Floats:
@@ -230,6 +242,6 @@ def check_size(blocks: int, numbers: int) -> None:
     """InvalidInput for a model of so many blocks and numbers a block if that is more than 2^28 numbers."""
     if blocks * numbers > _MOST_NUMBERS:
         raise InvalidInput(
-            f"the program's look-ups take {blocks} blocks of {numbers:,} numbers, exported are at most "
-            f"{_MOST_NUMBERS:,}; take a target where the program has fewer layers"
+            f"the program's look-ups take {blocks} blocks of {numbers:,} numbers each, exported are at most "
+            f"{_MOST_NUMBERS:,} in all; take fewer letters or a target where the program has fewer layers"
         )

@@ -78,7 +78,7 @@ def gates_of(config: dict[str, object], w: dict[str, Floats], x: Floats, heads: 
 def convolved(y: Floats, weight: Floats) -> Floats:
     """The causal convolution of every channel with its taps [channels, 1, width], the newest token last."""
     width = weight.shape[2]
-    padded = np.concatenate([np.zeros((width - 1, y.shape[1])), y])
+    padded = np.concatenate([np.zeros((width - 1, y.shape[1]), dtype=y.dtype), y])
     return sum((padded[j : j + len(y)] * weight[:, 0, j] for j in range(width)), np.zeros_like(y))
 
 

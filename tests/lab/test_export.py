@@ -94,6 +94,22 @@ def test_logits_name_the_state_after_every_prefix(
         assert named_by(made, ids_of(made, tokens)) == states
 
 
+@pytest.mark.parametrize(("model", "conv"), [("delta_net", 0), ("gated_deltaproduct", 4), ("kda", 0)])
+def test_a_cascade_in_float32_stays_right_on_long_words(model: str, conv: int) -> None:
+    found = weights("(a|b)*aba(a|b)*", "deltanet")
+    made = fla_checkpoint(found, model, conv=conv)
+    length, starts = 2000, len(made.facts["start_ids"])
+    assert made.facts["blocks"] == made.config["num_hidden_layers"] == 5
+    runs = np.repeat(np.random.default_rng(0).integers(0, 2, length // 10), 10)
+    for tokens in (np.zeros(length, dtype=np.int64), np.arange(length) % 2, np.arange(length) // 2 % 2, runs):
+        states = [int(found.dfa.start)]
+        for token in tokens:
+            states.append(int(found.dfa.delta[states[-1], token]))
+        logits = logits_of(made, ids_of(made, tokens.tolist()), np.float32)[starts - 1 :]
+        assert logits.dtype == np.float32
+        assert (logits.argmax(-1) - made.facts["first_state_id"]).tolist() == states
+
+
 @pytest.mark.parametrize("target", ["kda", "deltanet"])
 def test_an_id_that_names_a_state_is_repeated_and_changes_no_later_state(target: str) -> None:
     found = weights("(ab)*", target)
@@ -139,7 +155,7 @@ def test_preimages_of_silu_are_exact(y: float) -> None:
         ("S3", "deltaproduct", "delta_net", ("delta_net has one factor",)),
         ("(ab)*", "kda", "delta_net", ("delta_net has no gates",)),
         ("(ab)*", "kda", "gated_deltaproduct", ("one gate for all channels",)),
-        ("A5", "deltanet", "auto", ("14 blocks", "at most 268,435,456", "take a target")),
+        ("A5", "deltanet", "auto", ("14 blocks", "at most 268,435,456", "take fewer letters")),
         ("S5", "deltanet", "kda", ("differ by a cosine of 8.9e-06",)),
         ("(a|b)*b", "diag[0,1]", "auto", ("not multiples of the key",)),
         ("S3", "deltaproduct", "gla", ("know auto, delta_net",)),
@@ -155,6 +171,13 @@ def test_a_chunk_kernel_without_float32_is_refused() -> None:
     with pytest.raises(InvalidInput, match="takes no float32"):
         fla_checkpoint(weights("S3", "deltaproduct"), mode="chunk")
     assert fla_checkpoint(weights("S3", "deltaproduct"), mode="chunk", dtype="bfloat16").config["attn_mode"] == "chunk"
+
+
+def test_bfloat16_is_refused_where_it_rounds_readouts_together() -> None:
+    found = weights("S3", "deltanet")
+    for export in (fla_checkpoint, ckda_checkpoint):
+        with pytest.raises(InvalidInput, match=r"bfloat16 rounds readouts together .* give --dtype float32"):
+            export(found, dtype="bfloat16")
 
 
 @pytest.mark.parametrize(
