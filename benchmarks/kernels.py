@@ -423,7 +423,7 @@ TRACKED = (
 
 def letters(size: int) -> dict[str, Tensor]:
     """Raw keys [letters, size] in bfloat16: six in two channels, and the ten swaps of five channels."""
-    generator = torch.Generator().manual_seed(5)
+    generator = torch.Generator().manual_seed(24)  # as `statetrack.kernels.trials` has it
     planar = torch.zeros(6, size)
     planar[:, :2] = torch.randn(6, 2, generator=generator)
     pairs = torch.combinations(torch.arange(5))

@@ -208,7 +208,8 @@ def drift_trial(
     keys = torch.zeros(6, key_size)
     active = torch.arange(2)
     if name == DRIFTS[0]:
-        keys[:, :2] = torch.randn(6, 2, generator=torch.Generator().manual_seed(5))
+        # Of seeds 0 to 199 the one whose unit keys, rounded to bfloat16, are longest: reflections in them grow.
+        keys[:, :2] = torch.randn(6, 2, generator=torch.Generator().manual_seed(24))
     else:
         active, pairs = torch.arange(5), torch.combinations(torch.arange(5))
         keys = torch.zeros(10, key_size)
