@@ -3,8 +3,8 @@
     python benchmarks/horizons_measured.py --output results/survival                      # one process
     torchrun --nproc-per-node 8 benchmarks/horizons_measured.py --output results/survival   # one process a GPU
 
-A job is one construction in one format, order and family of words, for one group of words; jobs are dealt out by
-their number, whatever the number of processes, and a job's numbers do not depend on who does it. Every process appends
+A job is one construction in one format, order and family of words, for one group of words; a process that is free takes
+the next one, and a job's numbers do not depend on who does it. Every process appends
 to a file of its own, a line a job; jobs with a line are left out, so a sweep that was stopped goes on, and with
 another number of processes too. At the end process 0 writes all lines, sorted, to OUTPUT/survival.jsonl, which
 `statetrack figure survival --from FILE` and its kin draw.
@@ -114,9 +114,8 @@ def sweep(options: argparse.Namespace, rank: int, world: int, cuda: bool) -> int
     part = options.output / f"part-{rank}.jsonl"
     mend(part)
     with part.open("a", encoding="utf-8") as file:
-        for job in list(jobs(options, cuda))[rank::world]:
-            if job.key in done:
-                continue
+        asked = [job for job in jobs(options, cuda) if job.key not in done]
+        for job in (asked[i] for i in turns(len(asked), world)):
             row = measure(job, "cuda" if cuda else options.place)
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -124,6 +123,16 @@ def sweep(options: argparse.Namespace, rank: int, world: int, cuda: bool) -> int
             violations += bool(row.get("violates"))
             print(*(f"{k}={row[k]}" for k in SHOWN if k in row), row.get("error", ""), flush=True)
     return violations
+
+
+def turns(count: int, world: int) -> Iterator[int]:
+    """The numbers below `count` that fall to this process: each goes to the first that asks for it."""
+    if world == 1:
+        yield from range(count)
+        return
+    store: Any = dist.distributed_c10d._get_default_store()  # what torchrun's processes have in common
+    while (number := store.add("statetrack/jobs", 1) - 1) < count:
+        yield number
 
 
 def jobs(options: argparse.Namespace, cuda: bool) -> Iterator[Job]:

@@ -144,7 +144,7 @@ def launches(
     wide = max(_block(K), _block(V)) > 128
     chunk = max(64 if light else 32, 16 * rows)
     columns, stages = (64, 2) if programs >= 128 else (32, 3) if programs > 16 else (16, 3)
-    if not light or wide:
+    if not light or wide or chunk > 64:
         columns, stages = min(columns, 32), 1
     first = Launch(
         chunk=chunk,
@@ -197,7 +197,6 @@ def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> l
         replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4),
         replace(first, gradient_warps=8, gradient_registers=None, gradient_stages=1),
         replace(first, gradient_warps=16 if channels > 64 else 8, gradient_columns=min(_block(V), 32)),
-        replace(first, state_warps=8, state_stages=1),
         replace(first, state_columns=min(_block(V), 32), state_stages=3, solve_warps=4),
         replace(first, state_columns=min(_block(V), 64), state_stages=3),
     ]
@@ -242,7 +241,8 @@ def ckda_chunk(
             normalize_queries=normalize_queries, initial_state=initial_state, output_final_state=output_final_state,
             cu_seqlens=cu_seqlens, precision=precision,
         )  # fmt: skip
-    scalar = states is None and K <= 128 and (values is None or values.shape[-1] == 1)
+    # Scalar gates' own kernels must load ahead (docs/kernels-log.md); for larger ones there is no room.
+    scalar = states is None and K <= 128 and factors <= 4 and (values is None or values.shape[-1] == 1)
     if launch is None:
         half = q.dtype in (torch.bfloat16, torch.float16)
         launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
@@ -298,7 +298,8 @@ class _Chunked(torch.autograd.Function):
         last = None
         if final:
             last = q.new_empty(call.sequences, call.value_heads, call.K, call.V, dtype=torch.float32)
-        call.states[0](call, kept, v, h, r, o, start, last)
+        # Float64 products again: see `_prepare`.
+        call.states[0](call, kept, v if call.precision == "fast" else v.float(), h, r, o, start, last)
         if train:
             ctx.call, ctx.with_last, ctx.names = call, final, tuple(kept)
             ctx.save_for_backward(q, k, v, beta, values, a_log, dt_bias, start, h, r, o, *kept.values())

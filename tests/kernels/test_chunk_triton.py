@@ -317,8 +317,8 @@ CONFIGURATIONS = dict.fromkeys(
 def test_every_configuration(number: int) -> None:
     K, V, n, scalar, launch = list(CONFIGURATIONS)[number]
     case = Case(K=K, V=V, n=n, scalar=scalar, launch=launch, **HALF)
-    # Two factors a token: each gradient has passed through twice the roundings.
-    assert case.failing(slack=1.0 if n == 1 else 1.5) == {}, launch
+    # Two factors a token: each gradient has passed through twice the roundings. A scalar gate's sums over channels.
+    assert case.failing(slack=1.5 if n == 2 else 1.25 if scalar else 1.0) == {}, launch
 
 
 @on_cuda

@@ -90,10 +90,12 @@ def test_fast_kernels_add_no_more_than_rounding_the_projections_to_bfloat16_does
     assert {n: (e, rounded[n]) for n, e in found.items() if e > 2 * rounded[n] + 1e-2} == {}
 
 
+@pytest.mark.parametrize("size", [32, 128])
 @pytest.mark.parametrize("config", [c for c in CONFIGS if c.kind != "diagonal"], ids=lambda c: f"{c.kind}-n{c.factors}")
 def test_in_bfloat16_the_operation_is_within_its_limits_on_what_the_layers_give_it(
-    config: LayerConfig, monkeypatch: pytest.MonkeyPatch
+    config: LayerConfig, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The limits are those of heads of 128; in smaller ones, and without gates to forget them, errors weigh more."""
     calls: list[tuple[tuple[Tensor, ...], dict[str, Any]]] = []
 
     def kept(*args: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
@@ -101,7 +103,7 @@ def test_in_bfloat16_the_operation_is_within_its_limits_on_what_the_layers_give_
         return ckda(*args, **options)
 
     monkeypatch.setattr(layers, "ckda", kept)
-    m, x, _ = made(config)
+    m, x, _ = made(replace(config, head_dim=size))
     with torch.autocast("cuda", torch.bfloat16):
         m.cuda()(x.cuda())
     ((q, k, v), options) = calls[0]
@@ -120,8 +122,9 @@ def test_in_bfloat16_the_operation_is_within_its_limits_on_what_the_layers_give_
         return {name: t.detach().double().cpu() for name, t in found.items()}
 
     found = errors(run(lambda t: t.clone()), run(lambda t: t.double().cpu()))
-    assert found.pop("o") <= 4.2e-3, found
-    assert max(found.values()) <= 6e-3, found
+    more = (1.0 if size == 128 else 1.5) * (1.5 if config.rule == "none" else 1.0)
+    assert found.pop("o") <= 4.2e-3 * more, found
+    assert max(found.values()) <= 6e-3 * more, found
 
 
 @ids
