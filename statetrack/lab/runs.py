@@ -56,7 +56,8 @@ class Run:
             range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.
         lengths: where the trained model is judged, on `words` words.
         steps, batch, lr, min_lr, weight_decay, square_decay (of the mean squares), clip: of AdamW. The rate rises over
-            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine.
+            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine, and weights decay by at
+            most `late_decay` (as before if there is none).
         smoothing: of the labels; the loss is then least at finite logits, and states that drift always cost something.
         seconds: of training at most; the schedule then follows the clock where that is faster.
         precision: "float32" or "bfloat16" (autocast); kernel: precision of the layer kernels on CUDA.
@@ -99,6 +100,7 @@ class Run:
     warmup: float = 0.1
     hold: float = 0.0
     weight_decay: float = 0.01
+    late_decay: float | None = None
     square_decay: float = 0.999
     smoothing: float = 0.0
     clip: float = 1.0
@@ -184,6 +186,9 @@ class Run:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
                 faults.append(f"{name} {value!r}, expected a number from {least} to {most}")
+        late: Any = self.late_decay
+        if late is not None and (isinstance(late, bool | str) or not 0 <= late <= 10):
+            faults.append(f"late_decay {late!r}, expected a number from 0 to 10 or none")
         seconds: Any = self.seconds
         if seconds is not None and (isinstance(seconds, bool | str) or not seconds > 0):
             faults.append(f"seconds {self.seconds!r}, expected a positive number or none")

@@ -214,6 +214,8 @@ class _Trainer:
         rate = learning_rate(run, progress)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+            if progress >= run.hold and run.late_decay is not None:
+                group["weight_decay"] = min(group["weight_decay"], run.late_decay)
         length = self._length(progress)
         self.generator.manual_seed(data_seed(run, self.at.step))
         inputs, targets, _ = task.batch(self.generator, run.batch, length)
