@@ -51,7 +51,7 @@ GROWING: dict[str, Any] = WORD_PROBLEM | {
     "train_lengths": (6, 32),
     "curriculum": "grow",
     "warmup": 0.01,
-    "hold": 0.6,
+    "hold": 0.4,
     "weight_decay": 0.1,
     "late_decay": 0.0,
     "square_decay": 0.95,

@@ -56,8 +56,8 @@ class Run:
             range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.
         lengths: where the trained model is judged, on `words` words.
         steps, batch, lr, min_lr, weight_decay, square_decay (of the mean squares), clip: of AdamW. The rate rises over
-            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine, and weight decay is then
-            at most `late_decay` (the same as before if there is none).
+            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine. Weights then decay by
+            `late_decay` at most (as before if there is none).
         smoothing: of the labels; the loss is then least at finite logits, and states that drift always cost something.
         seconds: of training at most; the schedule then follows the clock where that is faster.
         precision: "float32" or "bfloat16" (autocast); kernel: precision of the layer kernels on CUDA.
