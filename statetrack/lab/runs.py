@@ -51,6 +51,8 @@ class Run:
             output_gate, output_norm, learned_start: of the model (docs/layers.md).
         heads_kept: in training a word is answered from so many heads, drawn, until the share `hold` of the steps, and
             lengths grow after that; 0 for all heads.
+        head_cost: times the sum of the norms of all heads' output weights, added to the loss where all heads answer, so
+            that few of them do in the end.
         train_lengths: shortest and longest word; one length a batch is drawn.
         curriculum: how the longest word grows: "none"; "paced", over the first half of training, from a quarter of the
             range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.
@@ -86,6 +88,7 @@ class Run:
     output_norm: bool = True
     learned_start: bool = False
     heads_kept: int = 0
+    head_cost: float = 0.0
     noise: float = 0.0
     saturation: float = 20.0
     train_lengths: tuple[int, int] = (3, 40)
@@ -180,8 +183,14 @@ class Run:
             if not isinstance(getattr(self, name), bool)
         ]
         bounds = {"lr": (0, 10), "min_lr": (0, 10), "warmup": (0, 1), "weight_decay": (0, 10), "mlp_ratio": (0, 1000)}
-        bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100)}
-        bounds |= {"solved": (0, 1), "hold": (0, 1), "square_decay": (0, 0.999999), "smoothing": (0, 0.999)}
+        bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100), "head_cost": (0, 10)}
+        bounds |= {
+            "solved": (0, 1),
+            "hold": (0, 1),
+            "square_decay": (0, 0.999999),
+            "smoothing": (0, 0.999),
+            "head_cost": (0, 10),
+        }
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
@@ -202,6 +211,8 @@ class Run:
             faults.append(f"ranges {self.ranges!r}: {self.model} has none but {most!r} to extend")
         if self.heads_kept and (self.model in BASELINES or self.model == "diagonal" or self.heads_kept > self.heads):
             faults.append(f"heads_kept {self.heads_kept}, expected at most the heads of a delta layer")
+        if self.head_cost and (self.model in BASELINES or self.model == "diagonal"):
+            faults.append(f"head_cost {self.head_cost}: {self.model} has no heads of a delta layer")
         if (self.init == "steady") > (self.task == "groove"):
             faults.append(f"init 'steady': {self.task}, expected groove")
         if (self.smoothing or self.curriculum == "grow") and not isinstance(task_named(self.task), Task):

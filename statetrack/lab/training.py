@@ -233,7 +233,8 @@ class _Trainer:
             logits, targets = logits.index_select(1, at), targets.index_select(1, at)
         loss = self._loss(logits, targets)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        cost = run.head_cost if not self._apart else 0.0
+        (loss + cost * self.heads.cost() if cost else loss).backward()
         if run.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), run.clip, foreach=True)
         self.optimiser.step()
