@@ -184,13 +184,7 @@ class Run:
         ]
         bounds = {"lr": (0, 10), "min_lr": (0, 10), "warmup": (0, 1), "weight_decay": (0, 10), "mlp_ratio": (0, 1000)}
         bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100), "head_cost": (0, 10)}
-        bounds |= {
-            "solved": (0, 1),
-            "hold": (0, 1),
-            "square_decay": (0, 0.999999),
-            "smoothing": (0, 0.999),
-            "head_cost": (0, 10),
-        }
+        bounds |= {"solved": (0, 1), "hold": (0, 1), "square_decay": (0, 0.999999), "smoothing": (0, 0.999)}
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
@@ -209,10 +203,12 @@ class Run:
         most = widest(self.model)
         if most not in ("both", self.ranges) and self.ranges != "none":
             faults.append(f"ranges {self.ranges!r}: {self.model} has none but {most!r} to extend")
-        if self.heads_kept and (self.model in BASELINES or self.model == "diagonal" or self.heads_kept > self.heads):
-            faults.append(f"heads_kept {self.heads_kept}, expected at most the heads of a delta layer")
-        if self.head_cost and (self.model in BASELINES or self.model == "diagonal"):
-            faults.append(f"head_cost {self.head_cost}: {self.model} has no heads of a delta layer")
+        no_heads = self.model in BASELINES or self.model == "diagonal"
+        if (self.heads_kept and (no_heads or self.heads_kept > self.heads)) or (self.head_cost and no_heads):
+            faults.append(
+                f"heads_kept {self.heads_kept}, head_cost {self.head_cost}, expected at most the heads of a delta "
+                f"layer; {self.model} has {0 if no_heads else self.heads}"
+            )
         if (self.init == "steady") > (self.task == "groove"):
             faults.append(f"init 'steady': {self.task}, expected groove")
         if (self.smoothing or self.curriculum == "grow") and not isinstance(task_named(self.task), Task):
