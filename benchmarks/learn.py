@@ -40,19 +40,23 @@ WORD_PROBLEM: dict[str, Any] = PLAIN | {
 }
 # What S3 and swaps need is less: the first state is 0, gates have the signs of their biases.
 EASIER: dict[str, Any] = WORD_PROBLEM | {"init": "spread", "learned_start": False, "lr": 3e-3}
-# S4 takes many small heads that learn alone, the full rate for half of the time, then all heads, lengths that
-# grow as they are solved, and smoothed labels against drift.
+# S4 takes many small heads that learn alone at the full rate, then all heads at a falling one, of which few are left
+# by their cost, lengths that grow as they are solved, and smoothed labels against drift.
 GROWING: dict[str, Any] = WORD_PROBLEM | {
     "init": "undecided",
+    "width": 64,
     "heads": 32,
     "head_dim": 8,
     "heads_kept": 1,
     "batch": 512,
-    "train_lengths": (7, 32),
+    "steps": 2600,
+    "train_lengths": (6, 32),
     "curriculum": "grow",
     "warmup": 0.01,
-    "hold": 0.5,
-    "weight_decay": 0.0,
+    "hold": 0.7,
+    "head_cost": 0.01,
+    "weight_decay": 0.1,
+    "late_decay": 0.0,
     "square_decay": 0.95,
     "smoothing": 0.1,
 }

@@ -1,7 +1,10 @@
-"""Training with few heads at a time: each sequence of a batch is answered from some heads, drawn anew in every step.
+"""Training with few heads: each sequence of a batch is answered from some heads, drawn anew in every step.
 
 A head that follows most letters of a group lowers the loss, and what other heads could learn is then hardly asked for;
 with most heads away in every sequence each of them has to learn the task, and they do so from different first weights.
+
+When all heads answer, those that have the task wrong are noise beside those that have it right, and a vote of them
+holds no longer than the trained length. `cost` in the loss leaves few of them.
 
 Main definitions: `KeptHeads`.
 
@@ -40,6 +43,11 @@ class KeptHeads:
     def end(self) -> None:
         """All heads count again."""
         self.kept = None
+
+    def cost(self) -> Tensor:
+        """The sum over heads of the norms of their output weights, which is least where few heads have any."""
+        weights = [layer.output.weight.unflatten(1, (layer.config.groups, -1)) for layer in self.layers]
+        return torch.stack([each.norm(dim=(0, 2)).sum() for each in weights]).sum()
 
     def _masked(self, number: int, _: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor] | None:
         """What the output projection reads [B, T, heads · V]."""

@@ -51,12 +51,15 @@ class Run:
             output_gate, output_norm, learned_start: of the model (docs/layers.md).
         heads_kept: in training a word is answered from so many heads, drawn, until the share `hold` of the steps, and
             lengths grow after that; 0 for all heads.
+        head_cost: times the sum of the norms of all heads' output weights, added to the loss where all heads answer, so
+            that few of them do in the end.
         train_lengths: shortest and longest word; one length a batch is drawn.
         curriculum: how the longest word grows: "none"; "paced", over the first half of training, from a quarter of the
             range on; "grow", from the shortest on, by 3/10 as soon as the share `solved` of the last answers is right.
         lengths: where the trained model is judged, on `words` words.
         steps, batch, lr, min_lr, weight_decay, square_decay (of the mean squares), clip: of AdamW. The rate rises over
-            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine.
+            the share `warmup` of the steps, stays until the share `hold`, then falls as a cosine. Weights then decay by
+            `late_decay` at most (as before if there is none).
         smoothing: of the labels; the loss is then least at finite logits, and states that drift always cost something.
         seconds: of training at most; the schedule then follows the clock where that is faster.
         precision: "float32" or "bfloat16" (autocast); kernel: precision of the layer kernels on CUDA.
@@ -85,6 +88,7 @@ class Run:
     output_norm: bool = True
     learned_start: bool = False
     heads_kept: int = 0
+    head_cost: float = 0.0
     noise: float = 0.0
     saturation: float = 20.0
     train_lengths: tuple[int, int] = (3, 40)
@@ -99,6 +103,7 @@ class Run:
     warmup: float = 0.1
     hold: float = 0.0
     weight_decay: float = 0.01
+    late_decay: float | None = None
     square_decay: float = 0.999
     smoothing: float = 0.0
     clip: float = 1.0
@@ -178,12 +183,15 @@ class Run:
             if not isinstance(getattr(self, name), bool)
         ]
         bounds = {"lr": (0, 10), "min_lr": (0, 10), "warmup": (0, 1), "weight_decay": (0, 10), "mlp_ratio": (0, 1000)}
-        bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100)}
+        bounds |= {"clip": (0, math.inf), "noise": (0, 100), "saturation": (0, 100), "head_cost": (0, 10)}
         bounds |= {"solved": (0, 1), "hold": (0, 1), "square_decay": (0, 0.999999), "smoothing": (0, 0.999)}
         for name, (least, most) in bounds.items():
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
                 faults.append(f"{name} {value!r}, expected a number from {least} to {most}")
+        late: Any = self.late_decay
+        if late is not None and (isinstance(late, bool | str) or not 0 <= late <= 10):
+            faults.append(f"late_decay {late!r}, expected a number from 0 to 10 or none")
         seconds: Any = self.seconds
         if seconds is not None and (isinstance(seconds, bool | str) or not seconds > 0):
             faults.append(f"seconds {self.seconds!r}, expected a positive number or none")
@@ -195,8 +203,12 @@ class Run:
         most = widest(self.model)
         if most not in ("both", self.ranges) and self.ranges != "none":
             faults.append(f"ranges {self.ranges!r}: {self.model} has none but {most!r} to extend")
-        if self.heads_kept and (self.model in BASELINES or self.model == "diagonal" or self.heads_kept > self.heads):
-            faults.append(f"heads_kept {self.heads_kept}, expected at most the heads of a delta layer")
+        no_heads = self.model in BASELINES or self.model == "diagonal"
+        if (self.heads_kept and (no_heads or self.heads_kept > self.heads)) or (self.head_cost and no_heads):
+            faults.append(
+                f"heads_kept {self.heads_kept}, head_cost {self.head_cost}, expected at most the heads of a delta "
+                f"layer; {self.model} has {0 if no_heads else self.heads}"
+            )
         if (self.init == "steady") > (self.task == "groove"):
             faults.append(f"init 'steady': {self.task}, expected groove")
         if (self.smoothing or self.curriculum == "grow") and not isinstance(task_named(self.task), Task):

@@ -214,6 +214,8 @@ class _Trainer:
         rate = learning_rate(run, progress)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+            if progress >= run.hold and run.late_decay is not None:
+                group["weight_decay"] = min(group["weight_decay"], run.late_decay)
         length = self._length(progress)
         self.generator.manual_seed(data_seed(run, self.at.step))
         inputs, targets, _ = task.batch(self.generator, run.batch, length)
@@ -231,7 +233,8 @@ class _Trainer:
             logits, targets = logits.index_select(1, at), targets.index_select(1, at)
         loss = self._loss(logits, targets)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        cost = run.head_cost if not self._apart else 0.0
+        (loss + cost * self.heads.cost() if cost else loss).backward()
         if run.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), run.clip, foreach=True)
         self.optimiser.step()

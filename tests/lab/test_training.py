@@ -79,6 +79,8 @@ GROWING = replace(
     solved=0.3,
     train_lengths=(2, 9),
     smoothing=0.1,
+    weight_decay=0.1,
+    late_decay=0.0,
     square_decay=0.95,
     hold=0.5,
     heads_kept=1,
@@ -155,6 +157,19 @@ def test_few_heads_answer_in_training_and_all_of_them_when_judged() -> None:
             layer.output.weight.mul_(kept[row].repeat_interleave(4))
             assert torch.allclose(model(words[row : row + 1])[0], few[row], atol=1e-6)
             layer.output.weight.copy_(own)
+
+
+def test_heads_that_cost_something_are_given_up(tmp_path: Path) -> None:
+    run = replace(TINY, heads=4, steps=300, evaluate_every=300, train_lengths=(6, 6), lengths=(6,), smoothing=0.1)
+    norms = list[torch.Tensor]()
+    for cost in (0.0, 0.1):
+        found = train(replace(run, head_cost=cost), tmp_path / f"run {cost}", device="cpu")
+        assert found.rows[0]["scaled_accuracy"] == 1.0
+        model = LanguageModel.load(tmp_path / f"run {cost}" / "model.safetensors")
+        weights = cast("Any", model).body.blocks[0].mixer.output.weight.detach()
+        norms.append(weights.unflatten(1, (4, -1)).norm(dim=(0, 2)))
+        assert float(KeptHeads(model, 0).cost()) == pytest.approx(float(norms[-1].sum()), rel=1e-5)
+    assert norms[1].min() < 0.1 * norms[1].max() < 0.5 * norms[0].min()
 
 
 def test_smoothed_labels_keep_the_logits_finite(tmp_path: Path) -> None:
@@ -306,6 +321,9 @@ def test_ranges_are_those_of_the_model() -> None:
             "groove has no right answers",
         ),
         ({"heads_kept": 3}, "heads_kept 3"),
+        ({"head_cost": -1.0}, "head_cost -1"),
+        ({"model": "diagonal", "ranges": "alpha", "head_cost": 0.1}, "head_cost 0.1.*diagonal has 0"),
+        ({"late_decay": -1.0}, "late_decay -1.0"),
         ({"lengths": ()}, "lengths"),
         ({"init": "near"}, "expected one of ckda"),
         ({"seconds": 0.0}, "seconds"),
