@@ -75,6 +75,7 @@ def test_images_and_notebooks_that_the_documents_name_are_there() -> None:
     readme = WORDS[0].read_text(encoding="utf-8")
     assert all(f"docs/notebooks/{path.name}" in readme for path in NOTEBOOKS)
     assert [path.stem for path in IMAGES] == [
+        "learn-curves",
         "learn-sounds",
         "learn-spectra",
         "report-claim",

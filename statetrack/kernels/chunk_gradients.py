@@ -69,6 +69,23 @@ def pair_gradients(dM, dQ, tile, k, g, q, gq, rows, C: tl.constexpr, CQ: tl.cons
 
 
 @triton.jit
+def paired_parts(
+    gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, dM, dQ, tile, kr, qr,
+    C: tl.constexpr, P: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr, BIAS: tl.constexpr,
+):  # fmt: skip
+    """`pair_gradients` of some channels, then D_r at keys and at queries, D_C/D_r and D_C, from packed gates."""
+    rows = tl.arange(0, C)
+    g = chunk_gates(gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS)
+    gq = last_of(g, C, P)
+    last = pick_packed(g, rows, C - 1)
+    dqr, dkr, dGq, dG = pair_gradients(dM, dQ, tile, kr, g, qr, gq, rows, C, C // P)
+    since = negate_where(tl.exp2(-tl.abs(g)), g)
+    since_q = negate_where(tl.exp2(-tl.abs(gq)), gq)
+    until = negate_where(negate_where(tl.exp2(tl.abs(g) - tl.abs(last)[None, :]), g), last[None, :])
+    return dqr, dkr, dGq, dG, since, since_q, until, negate_where(tl.exp2(-tl.abs(last)), last)
+
+
+@triton.jit
 def anchored_gradients(
     dM, dQ, tile, k, fall, rise, q, fall_q, C: tl.constexpr, CQ: tl.constexpr, DT: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -85,6 +102,24 @@ def anchored_gradients(
     left = tl.dot(matrix_k, up, input_precision=PRECISION)
     dG = left * down.to(tl.float32) - right * up.to(tl.float32)
     return dq * fall_q, left * fall + right * rise, dq * asked.to(tl.float32), dG
+
+
+@triton.jit
+def anchored_parts(
+    alpha, halves, inside, dM, dQ, tile, kr, qr, K: tl.constexpr, C: tl.constexpr, P: tl.constexpr, DT: tl.constexpr,
+    QUICK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same as `paired_parts`, from gates [C, BK] and where their D_m and D_C/D_m are kept."""
+    start_to_middle = tl.load(halves, mask=inside, other=1.0)
+    middle_to_end = tl.load(halves + K, mask=inside, other=1.0)
+    since = anchored_at(alpha, start_to_middle, C, QUICK)
+    since_q = last_in_tile(since, C, P, 1)
+    until = reciprocal(since, QUICK)
+    dqr, dkr, dGq, dG = anchored_gradients(dM, dQ, tile, kr, since, until, qr, since_q, C, C // P, DT, PRECISION)
+    since *= start_to_middle[None, :]
+    since_q *= start_to_middle[None, :]
+    until *= middle_to_end[None, :]
+    return dqr, dkr, dGq, dG, since, since_q, until, start_to_middle * middle_to_end
 
 
 @triton.jit
@@ -214,34 +249,18 @@ def gradient_kernel(
     qr = load_columns(q, q_at, q_real, key_head, H, K, cols)
     # D_r at keys, at queries, D_C/D_r and D_C
     if SAFE:
-        g = chunk_gates(
-            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS
-        )
-        gq = last_of(g, C, P)
-        last = pick_packed(g, rows, C - 1)
-        dqr, dkr, dGq, dG = pair_gradients(dM, dQ, tile, kr, g, qr, gq, rows, C, CQ)
-        since = negate_where(tl.exp2(-tl.abs(g)), g)
-        since_q = negate_where(tl.exp2(-tl.abs(gq)), gq)
-        until = negate_where(negate_where(tl.exp2(tl.abs(g) - tl.abs(last)[None, :]), g), last[None, :])
-        end = negate_where(tl.exp2(-tl.abs(last)), last)
+        dqr, dkr, dGq, dG, since, since_q, until, end = paired_parts(
+            gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, dM, dQ, tile, kr, qr, C, P,
+            WIDTH, KIND, EACH, BIAS,
+        )  # fmt: skip
     else:
-        seat = halves + tile * 2 * K + cols
-        start_to_middle = tl.load(seat, mask=cols < K, other=1.0)
-        middle_to_end = tl.load(seat + K, mask=cols < K, other=1.0)
         alpha = chunk_alphas(
             gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, C,
             WIDTH, KIND, EACH, BIAS, QUICK,
         )  # fmt: skip
-        since = anchored_at(alpha, start_to_middle, C, QUICK)
-        since_q = last_in_tile(since, C, P, 1)
-        until = reciprocal(since, QUICK)
-        dqr, dkr, dGq, dG = anchored_gradients(
-            dM, dQ, tile, kr, since, until, qr, since_q, C, CQ, DT, PRECISION
-        )  # fmt: skip
-        since *= start_to_middle[None, :]
-        since_q *= start_to_middle[None, :]
-        until *= middle_to_end[None, :]
-        end = start_to_middle * middle_to_end
+        dqr, dkr, dGq, dG, since, since_q, until, end = anchored_parts(
+            alpha, halves + tile * 2 * K + cols, cols < K, dM, dQ, tile, kr, qr, K, C, P, DT, QUICK, PRECISION
+        )
     found = state_products(0, do, h, tile, q_at, q_real, head, HV, cols, K, V, CQ, BK, BV, DT, PRECISION)
     found *= since_q * q_scale[:, None]
     dGq += qr * found

@@ -66,6 +66,25 @@ def pair_products(left, left_gates, left_rows, right, right_gates, rows, C: tl.c
 
 
 @triton.jit
+def paired(
+    gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, kr, qr, C: tl.constexpr,
+    P: tl.constexpr, SUM: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, EACH: tl.constexpr,
+    BIAS: tl.constexpr,
+):  # fmt: skip
+    """D k, D_C/D k, D q, D_C, M and Q of some channels, from packed gates: with every exponent at most 0."""
+    rows = tl.arange(0, C)
+    g = chunk_gates(gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS)
+    gq = last_of(g, C, P)
+    packed = pick_packed(g, rows, C - 1)
+    M = pair_products(kr, g, rows, kr, g, rows, C, SUM)
+    Q = pair_products(qr, gq, tl.arange(0, C // P) * P + P - 1, kr, g, rows, C, tl.float32)
+    ks = negate_where(kr, g)
+    behind = negate_where(ks * tl.exp2(tl.abs(g) - tl.abs(packed)[None, :]), packed[None, :])
+    asked = negate_where(qr, gq) * tl.exp2(-tl.abs(gq))
+    return ks * tl.exp2(-tl.abs(g)), behind, asked, negate_where(tl.exp2(-tl.abs(packed)), packed), M, Q
+
+
+@triton.jit
 def prepare_kernel(
     q, k, gate, a_log, dt_bias, kd, kt, qt, aqk, pairs, decay, halves, norms, q_scales, flags, table, ends,
     scale, lower, T, CHUNKS, H, HV, K: tl.constexpr,
@@ -111,18 +130,12 @@ def prepare_kernel(
         k_square += tl.sum(kr.to(SUM) * kr.to(SUM), 1)
         q_square += tl.sum(qr * qr, 1)
         if SAFE:
-            g = chunk_gates(
-                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, WIDTH, KIND, EACH, BIAS
+            ahead, behind, asked, end, pairs_here, asked_here = paired(
+                gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, kr, qr, C, P, SUM,
+                WIDTH, KIND, EACH, BIAS,
             )  # fmt: skip
-            gq = last_of(g, C, P)
-            packed = pick_packed(g, rows, C - 1)
-            end = negate_where(tl.exp2(-tl.abs(packed)), packed)
-            M += pair_products(kr, g, rows, kr, g, rows, C, SUM)
-            Q += pair_products(qr, gq, q_rows, kr, g, rows, C, tl.float32)
-            ks = negate_where(kr, g)
-            ahead = ks * tl.exp2(-tl.abs(g))
-            behind = negate_where(ks * tl.exp2(tl.abs(g) - tl.abs(packed)[None, :]), packed[None, :])
-            asked = negate_where(qr, gq) * tl.exp2(-tl.abs(gq))
+            M += pairs_here
+            Q += asked_here
         else:
             alpha = chunk_alphas(
                 gate, a_log, dt_bias, at, tokens, real, factor, head, HV, K, lower, cols, C,

@@ -20,7 +20,7 @@ References: gated DeltaNet and DeltaProduct, chunkwise form.
 """
 # Triton is untyped.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportAssignmentType=false
 
 from __future__ import annotations
 

@@ -233,7 +233,6 @@ def ckda_chunk(
     value_heads, V = v.shape[2:]
     values = gate.values
     sequences = batch if cu_seqlens is None else cu_seqlens.numel() - 1
-    # Only our own pass over the chunks takes raw keys.
     if factors > MOST_FACTORS:
         # A chunk of 256 rows does not fit a processor's shared memory.
         return chunk_torch.ckda_chunk(
@@ -241,10 +240,12 @@ def ckda_chunk(
             normalize_queries=normalize_queries, initial_state=initial_state, output_final_state=output_final_state,
             cu_seqlens=cu_seqlens, precision=precision,
         )  # fmt: skip
-    # Scalar gates' own kernels must load ahead (docs/kernels-log.md); for larger ones there is no room.
-    scalar = states is None and K <= 128 and factors <= 4 and (values is None or values.shape[-1] == 1)
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    # Only our own pass over the chunks takes raw keys, and it must load ahead where a chunk has 64 rows
+    # (docs/kernels-log.md): there is room for that in 16 bits, with heads to 128.
+    own = K <= 128 and factors <= (4 if half and precision == "fast" else 2)
+    scalar = states is None and own and (values is None or values.shape[-1] == 1)
     if launch is None:
-        half = q.dtype in (torch.bfloat16, torch.float16)
         launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
     rows = 1 << (factors - 1).bit_length()
     table, bounds, ends, chunks = _chunks(cu_seqlens, batch, time, launch.chunk // rows, q.device)
