@@ -1,8 +1,8 @@
 """Networks made of networks: registers, wires, and the two shapes that certificates of composed programs have.
 
-Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module` and `Stack`.
+Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module`, `Stack`, `Chain`.
 
-Main results: `Blocks.program` and `Stack.program` are the networks that docs/certificate.md describes; whoever reads a
+Main results: `Blocks.program`, `Stack.program` and `Chain.program` are the networks that docs/certificate.md describes; whoever reads a
 certificate builds them by the same two functions.
 
 References: docs/certificate.md, docs/constructions.md.
@@ -251,6 +251,31 @@ class Stack:
             states.append(net.embed(module.part.program, letters[-1]))
         after = [net.wire((states[j],), _indexed(self.modules[j].values)) for j in self.reads]
         net.wire(after, self.answer)
+        return net.program(dfa.alphabet, dfa.outputs, dfa.outputs[dfa.start])
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Modules in a row that narrow a set: all states, then with each module's value one of the sets inside it.
+
+    `narrow[i]` maps (set above module i, its value) to the set below it; after the last module that is the automaton's
+    state. Sets are numbers, the set above module 0 is 0. A module's letter is looked up by (set above it before the
+    token, set above it after the token, token) and not by values (`reads` is empty).
+    """
+
+    modules: tuple[Module, ...]
+    narrow: tuple[Keys, ...]
+
+    def program(self, dfa: Dfa) -> Program:
+        """The network."""
+        net = Assembly()
+        before = after = net.wire((), {(): 0})
+        for i, (module, table) in enumerate(zip(self.modules, self.narrow, strict=True), 1):
+            letter = net.wire((before, after, 0), module.letters)
+            state = net.embed(module.part.program, letter)
+            if i < len(self.modules):
+                before = net.wire((before, net.wire((letter, state), module.before)), table)
+            after = net.wire((after, net.wire((state,), _indexed(module.values))), table)
         return net.program(dfa.alphabet, dfa.outputs, dfa.outputs[dfa.start])
 
 

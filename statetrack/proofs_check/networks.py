@@ -1,4 +1,4 @@
-"""Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear" and "stack".
+"""Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear", "stack" and "chain".
 
 It needs the standard library, checker.py and root_fields.py: the package's or, for a copy outside it, those in the
 same folder. A_w is the product of the letters of w, the newest on the left. All numbers of the three kinds are
@@ -27,6 +27,11 @@ values before the token, the letters looked up from them, and the values after: 
 states of one value stay so. It refuses a wrong answer. By induction on time and modules the network sees the same: a
 module is told that letter, so by its part's certificate (its word is not empty) it shows the state after it, and for
 the modules after it `before` turns letter and state into the value before: all pairs are listed, each with one value.
+*Theorem (chain).* After every non-empty word the answer is the automaton's state. *Proof.* Of any values v_1..v_n let c_0
+= 0 and c_i = narrow_i(c_(i-1), v_i). *Claim:* after each word all (c_(i-1), v_i) are listed and c_n is the state. At the
+start this was checked. Let d be the c of the values after one more token. (c_i, d_i, token) is in the i-th set of
+triples: if it is for i - 1, then the letter is listed, and as (c_(i-1), v_i) is listed, so is (d_(i-1), the value that
+it moves v_i to), and the next triple was added. So d_n = delta(c_n, token). The network sees the same, as in a stack.
 If a clock or a part has heads with a unit, then the theorem is about that rounding arithmetic, as in checker.py.
 """
 
@@ -69,7 +74,8 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
         return checker.verify(json.dumps(top), expect, Rooted)
     fields = "clock length letters tokens buffer fold accumulator select blocks rows row points"
     kinds = {"blocks": (check_blocks, fields), "linear": (check_linear, "head inputs select")}
-    check, fields = (kinds | {"stack": (check_stack, "parts modules answer")})[kind]
+    kinds |= {"stack": (check_stack, "parts modules answer"), "chain": (check_chain, "parts modules")}
+    check, fields = kinds[kind]
     keys(top, f"format kind range digest automaton claims {fields}", "scaled" * (kind == "blocks"))
     need(top["format"] == "statetrack-certificate/1", "format", top["format"])
     canon = json.dumps({k: v for k, v in top.items() if k != "digest"}, sort_keys=True, separators=(",", ":"))
@@ -349,17 +355,14 @@ def reads(value: Any, count: int) -> list[int]:
 
 
 class Module:
-    """Tables of one module: token and values read to letter, value and letter to value."""
+    """Tables of one module: token and values read, or two sets and token, to letter, value and letter to value."""
 
-    def __init__(self, data: Any, at: int, symbols: int, parts: Sequence[Any], read: bool) -> None:
-        keys(data, "part reads letters values before")
-        self.reads, values, self.part = reads(data["reads"], at), data["values"], data["part"]
-        need(below([self.part], len(parts)), "part", self.part, f"below {len(parts)}")
-        letters, start, delta = parts[self.part]
+    def __init__(self, data: Any, width: int, parts: Sequence[Any], read: bool) -> None:
+        (letters, start, delta), values, self.reads = parts[data["part"]], data["values"], data.get("reads")
         self.letters = table(data["letters"], 2, 0, "letters")
         good = below([x for _, x in self.letters.values()], *[letters] * len(self.letters))
-        good = good and all(len(key) == 1 + len(self.reads) and key[0] < symbols for key in self.letters)
-        need(good, "letters", data["letters"], f"{symbols} tokens, {len(self.reads)} values, {letters} letters")
+        good = good and all(len(key) == width for key in self.letters)
+        need(good, "letters", data["letters"], f"keys of length {width}, {letters} letters")
         need(natural(values) and len(values) == len(delta), "values", values, f"{len(delta)} integers from 0")
         self.start, self.unused = values[start], {*self.letters}
         self.moves, before = dict[int, dict[int, int]]({b: {} for b in values}), set[tuple[int, int, int]]()
@@ -367,27 +370,58 @@ class Module:
             for x, target in enumerate(targets):
                 need(self.moves[b].setdefault(x, values[target]) == values[target], "values", (b, x), "one to move to")
                 before.add((x, target, b))
-        need((data["before"] is not None) == read, "before", at, "a list if a module reads this one, else null")
+        need((data["before"] is not None) == read, "before", read, "a list if a module reads this one, else null")
         good = len({key[:2] for key in before}) == len(before)
         good = not read or (good and table(data["before"], 3, 3, "before").keys() == before)
         need(good, "before", data["before"], "a function, the value before for each letter and state after it")
 
 
-def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
-    """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
+def check_parts(top: Any, rule: Any) -> tuple[int, int, list[list[int]], list[Any], dict[str, Any]]:
+    """The automaton, those of the parts, all of which are proved and used, and the facts of all heads."""
     (symbols, start, delta), proofs = machine(top["automaton"]), list[dict[str, Any]]()
     need(type(top["parts"]) is type(top["modules"]) is list and len(top["modules"]) > 0, "modules", "none", "a list")
     for part in top["parts"]:
-        good = part["kind"] in ("closure", "blocks", "stack") and not {"initial", "scaled"} & {
-            *part,
-            *part["automaton"],
-        }
+        good = part["kind"] in ("closure", "blocks", "stack")
+        good = good and not {"initial", "scaled"} & {*part, *part["automaton"]}
         need(good and same(part["range"], rule), "part", part["kind"], "closure, blocks or stack, of the same range")
         proofs.append(prove(part))
-    parts = [machine(part["automaton"]) for part in top["parts"]]
-    read = {at for data in top["modules"] for at in data["reads"]}
-    modules = [Module(data, at, symbols, parts, at in read) for at, data in enumerate(top["modules"])]
-    need({module.part for module in modules} == {*range(len(parts))}, "parts", len(parts), "all of them used")
+    used = [data["part"] for data in top["modules"]]
+    need(natural(used) and {*used} == {*range(len(proofs))}, "parts", used, "all of them used")
+    need(sum(len(proofs[i]["heads"]) for i in used) <= 1_000_000, "heads", "more", "at most 1000000")
+    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta)}
+    facts |= {key: [value for i in used for value in proofs[i][key]] for key in ("heads", "margins")}
+    return symbols, start, delta, [machine(part["automaton"]) for part in top["parts"]], facts
+
+
+def check_chain(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Parts, and module by module the triples of set before, set after and token that can be."""
+    symbols, start, delta, parts, facts = check_parts(top, rule)
+    met, at, count = {(0, 0, token) for token in range(symbols)}, 0, 0
+    for i, data in enumerate(top["modules"], 1):
+        module = Module(keys(data, "part letters values before narrow"), 3, parts, i < len(top["modules"]))
+        values, narrow = defaultdict[int, list[int]](list), table(data["narrow"], 3, 2, "narrow")
+        need(natural([to for *_, to in narrow.values()]), "narrow", i, "integers from 0")
+        for above, value in narrow:
+            values[above].append(value)
+        need(module.letters.keys() == met, "letters", i, "each pair of sets and token that can be, and no other")
+        at, count, triples = narrow[at, module.start][2], count + len(met), {*met}
+        met.clear()
+        for p, q, token in triples:
+            moves, x = module.moves, module.letters[p, q, token][1]
+            met.update([(narrow[p, v][2], narrow[q, moves[v][x]][2], token) for v in values[p]])
+    need(at == start, "start", at, start)
+    for p, q, token in met:
+        need(p < len(delta) and q == delta[p][token], "answer", (p, q, token), "the automaton's next state")
+    need(same(top["claims"], {"triples": count}), "triples", top["claims"], count)
+    return "the answer is the automaton's state", facts | {"joint": 0, "triples": count}
+
+
+def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
+    symbols, start, delta, parts, facts = check_parts(top, rule)
+    modules = [keys(data, "part reads letters values before") for data in top["modules"]]
+    read = {at for data in modules for at in data["reads"]}
+    modules = [Module(data, 1 + len(reads(data["reads"], at)), parts, at in read) for at, data in enumerate(modules)]
     final = reads(keys(top["answer"], "reads table")["reads"], len(modules))
     answers = table(top["answer"]["table"], 2, 0, "answer")
     need(natural([state for _, state in answers.values()]), "answer", answers, "states")
@@ -409,10 +443,7 @@ def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
         need([said[to] for to in after[at]] == delta[state], "answer", values[at], delta[state])
     need(same(top["claims"], {"joint": len(found)}) and len(found) <= most, "joint states", len(found), most)
     need(not (answers.keys() - met.values() or any(m.unused for m in modules)), "letters or answers", "out of reach")
-    need(sum(len(proofs[module.part]["heads"]) for module in modules) <= 1_000_000, "heads", "more", "at most 1000000")
-    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta), "joint": len(found)}
-    facts |= {key: [value for module in modules for value in proofs[module.part][key]] for key in ("heads", "margins")}
-    return "the answer is the automaton's state", facts
+    return "the answer is the automaton's state", facts | {"joint": len(found)}
 
 
 def main() -> int:
