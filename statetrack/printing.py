@@ -220,7 +220,7 @@ def _by_depth(data: Mapping[str, Any], rows_of: Callable[[Mapping[str, Any]], li
     rows: list[list[Any]] = []
     ends: list[int] = []
     for i, module in enumerate(data["modules"]):
-        reads: Iterable[int] = module["reads"] if data["kind"] == "stack" else range(i)
+        reads: Sequence[int] = module["reads"] if data["kind"] == "stack" else range(i)
         first = max((ends[i] for i in reads), default=0)
         part = rows_of(data["parts"][module["part"]])
         ends.append(first + len(part))

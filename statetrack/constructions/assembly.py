@@ -83,6 +83,8 @@ class Accumulator:
     to a product; `blocks` maps (half, product) to P step numbers and P numbers of remaining matrices; `rows` maps
     (product, remaining) to a query. `points[s]` are the points of automaton state s, -1 for a zero column; None for a
     weighted automaton. `scaled` (T, J): blocks hold their maps up to powers of 1/2, J in all in words of T tokens.
+    `turned`: remaining matrices have the numbers of products, and `rows` maps (product,) to a query: the letters of a
+    block are folded onto what remains, and `fold` knows every product.
     """
 
     length: int
@@ -98,6 +100,7 @@ class Accumulator:
     row: Vector
     points: tuple[Map, ...] | None
     scaled: tuple[int, int] | None = None
+    turned: bool = False
 
     @property
     def field(self) -> Field:
@@ -148,7 +151,9 @@ class Accumulator:
         return Head(((self.field.zero,),), self.buffer_steps(), (one,), Lookup(choose), book)
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """(step, query) pairs that occur."""
+        """(step, query) pairs that occur; where letters are folded onto what remains, all pairs."""
+        if self.turned:
+            return [(step, query) for step in range(len(self.steps)) for query in range(len(self.queries))]
         met = {item for steps, rests in self.blocks.values() for item in enumerate(zip(steps, rests, strict=True))}
         steps_of: dict[tuple[int, int], list[int]] = {}
         for place, (step, rest) in met:
@@ -179,12 +184,16 @@ class Blocks:
         masked = Lookup({(bit, c): c * bit for bit in (0, 1) for c in range(len(made.letters) + 1)})
         fold = Lookup({**{(x, 0): x for x in (0, *made.fold.values())}, **made.fold})
         folded = [zero, zero]
-        for i, slot in enumerate(slots):
-            for role in (0, 1):
-                bits = {(t,): self._plays(role, i, t) for t in range(period)}
-                if any(bits.values()):
-                    letter = net.wire((net.wire((phase,), bits), slot), masked)
-                    folded[role] = net.wire((folded[role], letter), fold)
+
+        def play(role: int, i: int) -> None:
+            bits = {(t,): self._plays(role, i, t) for t in range(period)}
+            if any(bits.values()):
+                letter = net.wire((net.wire((phase,), bits), slots[i]), masked)
+                folded[role] = net.wire((folded[role], letter), fold)
+
+        for i in range(period):
+            for role in (1,) if made.turned else (0, 1):
+                play(role, i)
         chosen: list[int] = []
         for which in (0, 1):
             table: dict[tuple[int, ...], int] = {}
@@ -192,7 +201,11 @@ class Blocks:
                 half, place = divmod((t - 1) % period, made.length)
                 table |= {(t, x): entry[which][place] for (h, x), entry in made.blocks.items() if h == half}
             chosen.append(net.wire((phase, folded[1]), table))
-        query = net.wire((folded[0], chosen[1]), made.rows)
+        if made.turned:
+            folded[0] = chosen[1]
+            for i in range(period):
+                play(0, i)
+        query = net.wire((folded[0],) if made.turned else (folded[0], chosen[1]), made.rows)
         net.layer(Layer((made.head,)), (chosen[0], query))
         return net.program(alphabet, outputs, empty)
 

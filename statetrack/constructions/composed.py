@@ -79,6 +79,8 @@ def _accumulator_json(made: Accumulator) -> tuple[Json, Json]:
         "row": _vector_json(made.row),
         "points": None if made.points is None else [list(p) for p in made.points],
     }
+    if made.turned:
+        fields["turned"] = True
     if made.scaled is not None:
         fields["scaled"] = dict(zip(("tokens", "halvings"), made.scaled, strict=True))
     entries = len(made.fold) + 2 * made.length * len(made.blocks) + len(made.rows)
@@ -254,10 +256,11 @@ def _blocks(data: Mapping[str, Any]) -> Blocks:
         head.queries,
         (first, second),
         {(half, x): (tuple(steps), tuple(rests)) for half, x, steps, rests in data["blocks"]},
-        {(v, rest): query for v, rest, query in data["rows"]},
+        {tuple(key): query for *key, query in data["rows"]},
         vector_of(field, data["row"]),
         None if points is None else tuple(tuple(p) for p in points),
         (data["scaled"]["tokens"], data["scaled"]["halvings"]) if "scaled" in data else None,
+        data.get("turned", False),
     )
     return Blocks(part_of(data["clock"]), made)
 

@@ -190,7 +190,8 @@ class Moves:
 
     def moved(self, j: int, p: int, q: int, letter: int) -> Map:
         """The action of component j under the sets P and P' above it."""
-        return self.rule(p, q, letter)[1][2] if self.place[q] == j else (0,) * self.sizes[j]
+        new = self.rule(p, q, letter)[1] if self.place[q] == j else None
+        return new[2] if new else (0,) * self.sizes[j]
 
     def point(self, p: int) -> int:
         """The state of a set of one."""
