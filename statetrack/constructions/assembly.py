@@ -2,8 +2,8 @@
 
 Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module`, `Stack`, `Chain`.
 
-Main results: `Blocks.program`, `Stack.program` and `Chain.program` are the networks that docs/certificate.md describes; whoever reads a
-certificate builds them by the same two functions.
+Main results: `Blocks.program`, `Stack.program` and `Chain.program` are the networks that docs/certificate.md describes;
+whoever reads a certificate builds them by the same functions.
 
 References: docs/certificate.md, docs/constructions.md.
 """

@@ -37,6 +37,7 @@ from .factorise import (
     factor_to_bank,
     halvings,
     map_matrix,
+    swapped,
     swaps,
 )
 from .margins import centred_ramp, odd_ramp
@@ -57,8 +58,8 @@ class _Way(Generic[Letter]):
     """One way to do the blocks: the letter of each token, how letters multiply, as matrices, and as factors.
 
     `factors(product, half)` leads into bank 1 - half if there are two `banks`, and makes 2^-halved(product) times the
-    product. `points`, `row`, `start` as in `Accumulator`. `swap`, if letters are bijections in place: a
-    factor as a letter.
+    product. `points`, `row`, `start` as in `Accumulator`. `swap`, where letters are bijections in place: the
+    letter that a factor is.
     """
 
     tokens: tuple[Letter, ...]
@@ -163,7 +164,7 @@ def _ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Sty
     field, ramp = rationals(), centred_ramp(rationals(), len(maps[0]))
     if all(len(set(f)) == len(f) for f in maps):
         way = _way_on_points(maps, lambda f, half: swaps(field, f), 1, points, ramp, start)
-        return [replace(way, swap=_swapped)]
+        return [replace(way, swap=swapped)]
     sink = _sink(maps)
     found = [] if sink is None else [_without_sink(maps, start[0], style.gates, sink)]
     if style.wide and not style.banks:
@@ -175,13 +176,6 @@ def _ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Sty
 
         found.append(_way_on_points(maps, banked, 2, points, ramp, start))
     return found
-
-
-def _swapped(factor: Factor | Dense) -> Map:
-    """The swap that a factor of `swaps` is."""
-    assert isinstance(factor, Factor)
-    i, j = (k for k, x in enumerate(factor.w) if not x.is_zero())
-    return tuple(j if k == i else i if k == j else k for k in range(len(factor.w)))
 
 
 def _scaled_ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Style) -> list[_Way[Map]]:

@@ -1,4 +1,4 @@
-"""Certificates of composed networks: kinds "blocks", "linear", "stack", "chain" of docs/certificate.md, written and read.
+"""Certificates of composed networks (docs/certificate.md: "blocks", "linear", "stack", "chain"), written and read.
 
 Main definitions: `blocks_certificate`, `proved_blocks`, `linear_certificate`, `stack_certificate`, `chain_certificate`,
 `closed_program`, `certified_part`.

@@ -14,10 +14,11 @@ block and the row that are looked up are listed. Let H_t be the accumulator and 
 *Claim:* R_r H_(bP+r) = S_(bP) for r = 0..P and the R of block (b mod 2, x). At r = 0 this was checked if b = 0. If b
 > 0, block b - 1 ended with R_P = its Π, so Π_(1-half) H_(bP) = S_((b-1)P), and x is in L_P, so R_0 = M_x Π_(1-half)
 and R_0 H_(bP) = M_x S_((b-1)P) = S_(bP). For r > 0, R_r H_(bP+r) = R_r F_(s_r) H_(bP+r-1) = R_(r-1) H_(bP+r-1). As a
-number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (Turned: ρ is a product's number, M_ρ = R_r;
-folding the codes of the block so far from ρ on leads to z with M_z = M_v R_r, and the query of z is γ M_z. If 0 is in L_P, then (0, 0) serves
-block 0 and others, and is held to both conditions.) S_t has the columns e_point of the state reached: so has the
-start, and each token's letter moves the columns of each state to those of the next. Weighted: S_t = A_w·initial.
+number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (Turned: ρ is the number of a product
+and M_ρ = R_r; the codes of the block so far, folded from ρ on, lead to z with M_z = M_v R_r, and its query is γ M_z.)
+(If 0 is in L_P, then (0, 0) serves block 0 and others, and is held to both conditions.) S_t has the columns e_point of
+the state reached: so has the start, and each token's letter moves the columns of each state to those of the next.
+Weighted: S_t = A_w·initial.
 *Theorem (blocks, scaled).* After every non-empty word of at most T tokens the accumulator reads 2^-j γ[points of the
 state reached], 0 <= j <= J; such rows of different states differ. *Proof.* As above, but R_0 = 2^-e M_x Π_(1-half) with
 an e >= 0 of the block, so R_r H_(bP+r) = 2^-j S_(bP), j the sum of e over the blocks 1..b; b <= (T - 1)/P.
@@ -226,8 +227,8 @@ def check_accumulator(top: Any, head: Head, gamma: Row, fold: Fold, start: Matri
     """The number of entries of blocks and rows, and how often a block halves the state at most: every block keeps R
     times the state (scaled: up to that), every row is γ M_v R."""
     most, P, n, products, levels, known = 0, top["length"], len(start), fold.products, fold.levels, dict[Any, Matrix]()
-    turned, whole = top.get("turned", False), levels[-1]
-    need(type(turned) is bool, "turned", turned, "true or absent")
+    turned, whole = "turned" in top, levels[-1]
+    need(top.get("turned", True) is True, "turned", top.get("turned"), "true or absent")
     named = products if turned else dict[int, Matrix]()
     select = [matrix(half, n, head.K) for half in top["select"]]
     blocks = table(top["blocks"], 4, 2, "blocks")
@@ -249,10 +250,12 @@ def check_accumulator(top: Any, head: Head, gamma: Row, fold: Fold, start: Matri
             most = max(most, e)
     if turned:
         fold.close()
+        wanted = {(z,) for z in products}
+    else:
+        places = [(levels[r + 1], {rho[r] for *_, rho in blocks.values()}) for r in range(P)]
+        wanted = {(v, name) for level, met in places for v in level for name in met}
     need(not fold.unused, "fold", fold.unused, "no entry out of reach")
     rows = table(top["rows"], 3 - turned, 2 - turned, "rows")
-    wanted = {(v, name) for r in range(P) for name in {rho[r] for *_, rho in blocks.values()} for v in levels[r + 1]}
-    wanted = {(z,) for z in products} if turned else wanted
     need(rows.keys() == wanted, "rows", sorted(rows.keys() ^ wanted)[:4], "each product and row number once")
     ahead = {v: times_row(gamma, products[v]) for v, *_ in wanted}
     for v, *name, query in rows.values():
@@ -341,13 +344,14 @@ def check_chain(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
 def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
     symbols, start, delta, parts, facts = check_parts(top, rule)
-    modules = [keys(data, "part reads letters values before") for data in top["modules"]]
-    read = {at for data in modules for at in data["reads"]}
-    modules = [Module(data, 1 + len(reads(data["reads"], at)), parts, at in read) for at, data in enumerate(modules)]
+    given = [keys(data, "part reads letters values before") for data in top["modules"]]
+    read = {at for data in given for at in data["reads"]}
+    modules = [Module(data, 1 + len(reads(data["reads"], at)), parts, at in read) for at, data in enumerate(given)]
     final = reads(keys(top["answer"], "reads table")["reads"], len(modules))
     answers = table(top["answer"]["table"], 2, 0, "answer")
     need(natural([state for _, state in answers.values()]), "answer", answers, "states")
-    most, values, after = min(keys(top["claims"], "joint")["joint"], 5_000_000), [()], [[0] * symbols]
+    most, after = min(keys(top["claims"], "joint")["joint"], 5_000_000), [[0] * symbols]
+    values: list[tuple[int, ...]] = [()]
     for module in modules:
         inputs = [[(token, *[row[i] for i in module.reads]) for token in range(symbols)] for row in values]
         told = [[module.letters[key][1] for key in row] for row in inputs]
