@@ -210,17 +210,17 @@ def _rows(data: Mapping[str, Any]) -> list[list[Any]]:
         return [[data["head"]]]
     if data["kind"] == "blocks":
         return [*_rows(data["clock"]), [data["buffer"]] * (2 * data["length"]), [data["accumulator"]]]
-    if data["kind"] == "stack":
+    if data["kind"] in ("stack", "chain"):
         return _by_depth(data, _rows)
     return [list(layer["heads"]) for layer in data["layers"]]
 
 
 def _by_depth(data: Mapping[str, Any], rows_of: Callable[[Mapping[str, Any]], list[list[Any]]]) -> list[list[Any]]:
-    """What there is for each head of a stack, by network layer, from the rows of its parts."""
+    """What there is for each head of a stack or chain, by network layer, from the rows of its parts."""
     rows: list[list[Any]] = []
     ends: list[int] = []
-    for module in data["modules"]:
-        reads: list[int] = module["reads"]
+    for i, module in enumerate(data["modules"]):
+        reads: Sequence[int] = module["reads"] if data["kind"] == "stack" else range(i)
         first = max((ends[i] for i in reads), default=0)
         part = rows_of(data["parts"][module["part"]])
         ends.append(first + len(part))
@@ -237,14 +237,14 @@ def _fields(data: Mapping[str, Any]) -> Iterator[str]:
     parts = [data["clock"]] if data["kind"] == "blocks" else data.get("parts", ())
     for part in parts:
         yield from _fields(part)
-    if data["kind"] != "stack":
+    if data["kind"] not in ("stack", "chain"):
         yield str(field_from_json(data["field"]) if "field" in data else rationals())
 
 
 def _margins(data: Mapping[str, Any]) -> list[list[Any]]:
     """The margin claimed for each head of each network layer."""
     claimed = data["claims"].get("margin")
-    if data["kind"] == "stack":
+    if data["kind"] in ("stack", "chain"):
         return _by_depth(data, _margins)
     if data["kind"] == "blocks":
         # Slots of the buffer hold numbers of letters.
@@ -265,6 +265,9 @@ def _proof(data: Mapping[str, Any]) -> str:
         return f"blocks: {claims['products']:,} products of letters, {claims['entries']:,} table entries: {right}"
     if data["kind"] == "stack":
         return f"stack of {len(data['modules'])} networks with certificates, {claims['joint']:,} joint states: {right}"
+    if data["kind"] == "chain":
+        count = f"{len(data['modules'])} networks with certificates, {claims['triples']:,} pairs of sets and tokens"
+        return f"chain of sets through {count}, each level checked by itself: {right}"
     if data["kind"] == "linear":
         return f"linear map onto the weighted automaton: {right}"
     return "linear span: the readout is a function of the automaton's state after every word"

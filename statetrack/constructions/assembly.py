@@ -1,9 +1,9 @@
 """Networks made of networks: registers, wires, and the two shapes that certificates of composed programs have.
 
-Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module` and `Stack`.
+Main definitions: `Part`, `Assembly`, `Accumulator`, `Blocks` (clock, buffer, accumulator), `Module`, `Stack`, `Chain`.
 
-Main results: `Blocks.program` and `Stack.program` are the networks that docs/certificate.md describes; whoever reads a
-certificate builds them by the same two functions.
+Main results: `Blocks.program`, `Stack.program` and `Chain.program` are the networks that docs/certificate.md describes;
+whoever reads a certificate builds them by the same functions.
 
 References: docs/certificate.md, docs/constructions.md.
 """
@@ -83,6 +83,8 @@ class Accumulator:
     to a product; `blocks` maps (half, product) to P step numbers and P numbers of remaining matrices; `rows` maps
     (product, remaining) to a query. `points[s]` are the points of automaton state s, -1 for a zero column; None for a
     weighted automaton. `scaled` (T, J): blocks hold their maps up to powers of 1/2, J in all in words of T tokens.
+    `turned`: remaining matrices have the numbers of products, and `rows` maps (product,) to a query: the letters of a
+    block are folded onto what remains, and `fold` knows every product.
     """
 
     length: int
@@ -98,6 +100,7 @@ class Accumulator:
     row: Vector
     points: tuple[Map, ...] | None
     scaled: tuple[int, int] | None = None
+    turned: bool = False
 
     @property
     def field(self) -> Field:
@@ -148,7 +151,9 @@ class Accumulator:
         return Head(((self.field.zero,),), self.buffer_steps(), (one,), Lookup(choose), book)
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """(step, query) pairs that occur."""
+        """(step, query) pairs that occur; where letters are folded onto what remains, all pairs."""
+        if self.turned:
+            return [(step, query) for step in range(len(self.steps)) for query in range(len(self.queries))]
         met = {item for steps, rests in self.blocks.values() for item in enumerate(zip(steps, rests, strict=True))}
         steps_of: dict[tuple[int, int], list[int]] = {}
         for place, (step, rest) in met:
@@ -179,12 +184,16 @@ class Blocks:
         masked = Lookup({(bit, c): c * bit for bit in (0, 1) for c in range(len(made.letters) + 1)})
         fold = Lookup({**{(x, 0): x for x in (0, *made.fold.values())}, **made.fold})
         folded = [zero, zero]
-        for i, slot in enumerate(slots):
-            for role in (0, 1):
-                bits = {(t,): self._plays(role, i, t) for t in range(period)}
-                if any(bits.values()):
-                    letter = net.wire((net.wire((phase,), bits), slot), masked)
-                    folded[role] = net.wire((folded[role], letter), fold)
+
+        def play(role: int, i: int) -> None:
+            bits = {(t,): self._plays(role, i, t) for t in range(period)}
+            if any(bits.values()):
+                letter = net.wire((net.wire((phase,), bits), slots[i]), masked)
+                folded[role] = net.wire((folded[role], letter), fold)
+
+        for i in range(period):
+            for role in (1,) if made.turned else (0, 1):
+                play(role, i)
         chosen: list[int] = []
         for which in (0, 1):
             table: dict[tuple[int, ...], int] = {}
@@ -192,7 +201,11 @@ class Blocks:
                 half, place = divmod((t - 1) % period, made.length)
                 table |= {(t, x): entry[which][place] for (h, x), entry in made.blocks.items() if h == half}
             chosen.append(net.wire((phase, folded[1]), table))
-        query = net.wire((folded[0], chosen[1]), made.rows)
+        if made.turned:
+            folded[0] = chosen[1]
+            for i in range(period):
+                play(0, i)
+        query = net.wire((folded[0],) if made.turned else (folded[0], chosen[1]), made.rows)
         net.layer(Layer((made.head,)), (chosen[0], query))
         return net.program(alphabet, outputs, empty)
 
@@ -251,6 +264,31 @@ class Stack:
             states.append(net.embed(module.part.program, letters[-1]))
         after = [net.wire((states[j],), _indexed(self.modules[j].values)) for j in self.reads]
         net.wire(after, self.answer)
+        return net.program(dfa.alphabet, dfa.outputs, dfa.outputs[dfa.start])
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Modules in a row that narrow a set: all states, then with each module's value one of the sets inside it.
+
+    `narrow[i]` maps (set above module i, its value) to the set below it; after the last module that is the automaton's
+    state. Sets are numbers, the set above module 0 is 0. A module's letter is looked up by (set above it before the
+    token, set above it after the token, token) and not by values (`reads` is empty).
+    """
+
+    modules: tuple[Module, ...]
+    narrow: tuple[Keys, ...]
+
+    def program(self, dfa: Dfa) -> Program:
+        """The network."""
+        net = Assembly()
+        before = after = net.wire((), {(): 0})
+        for i, (module, table) in enumerate(zip(self.modules, self.narrow, strict=True), 1):
+            letter = net.wire((before, after, 0), module.letters)
+            state = net.embed(module.part.program, letter)
+            if i < len(self.modules):
+                before = net.wire((before, net.wire((letter, state), module.before)), table)
+            after = net.wire((after, net.wire((state,), _indexed(module.values))), table)
         return net.program(dfa.alphabet, dfa.outputs, dfa.outputs[dfa.start])
 
 

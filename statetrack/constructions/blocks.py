@@ -15,10 +15,10 @@ References: CKDA Thm. 5 (the period is twice the block length, as one block is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from statetrack.errors import CertificateFailed
 from statetrack.theory.arrays import Matrix, Vector, identity, matmul, matrix, vector
@@ -37,17 +37,18 @@ from .factorise import (
     factor_to_bank,
     halvings,
     map_matrix,
+    swapped,
     swaps,
 )
 from .margins import centred_ramp, odd_ramp
-from .program import Factor, Head, Layer, Lookup, Program, Step
+from .program import Dense, Factor, Head, Layer, Lookup, Program, Step
 from .rational_matrices import Scaled, scaled, scaled_factor, scaled_rows
 from .source import Source
 from .trackers import base_points, point_maps
 
 Letter = TypeVar("Letter", Map, Matrix)
 _LONGEST_BLOCK = 24
-_MOST_PRODUCTS = 20_000
+_MOST_PRODUCTS, _MOST_TURNED = 20_000, 150_000
 _MOST_ROWS, _MOST_WEIGHTED_ROWS = 150_000, 60_000
 _MOST_POINTS = 64
 
@@ -57,7 +58,8 @@ class _Way(Generic[Letter]):
     """One way to do the blocks: the letter of each token, how letters multiply, as matrices, and as factors.
 
     `factors(product, half)` leads into bank 1 - half if there are two `banks`, and makes 2^-halved(product) times the
-    product. `points`, `row`, `start` as in `Blocks`.
+    product. `points`, `row`, `start` as in `Accumulator`. `swap`, where letters are bijections in place: the
+    letter that a factor is.
     """
 
     tokens: tuple[Letter, ...]
@@ -70,6 +72,7 @@ class _Way(Generic[Letter]):
     row: Vector
     start: Matrix
     halved: Callable[[Letter], int] = lambda _: 0
+    swap: Callable[[Factor | Dense], Letter] | None = None
 
 
 Prove = Callable[[Program, Dfa], Part]
@@ -160,7 +163,8 @@ def _ways(maps: tuple[Map, ...], points: tuple[Map, ...], start: Map, style: Sty
     """In place for bijections; without the sink for partial injections; in place or from bank to bank for the rest."""
     field, ramp = rationals(), centred_ramp(rationals(), len(maps[0]))
     if all(len(set(f)) == len(f) for f in maps):
-        return [_way_on_points(maps, lambda f, half: swaps(field, f), 1, points, ramp, start)]
+        way = _way_on_points(maps, lambda f, half: swaps(field, f), 1, points, ramp, start)
+        return [replace(way, swap=swapped)]
     sink = _sink(maps)
     found = [] if sink is None else [_without_sink(maps, start[0], style.gates, sink)]
     if style.wide and not style.banks:
@@ -253,7 +257,8 @@ class _Builder(Generic[Letter]):
     """Products by number (0 is the empty one), steps and queries by number, for one way.
 
     `levels`: products of 0, 1, ..., P letters for the least P such that those of P letters take at most P steps; empty
-    past the budgets.
+    past the budgets. Bijections in place multiply to bijections, also with what remains of a block: so where pairs of
+    both are too many, the letters of a block can be folded onto what remains (`Accumulator.turned`).
     """
 
     def __init__(self, way: _Way[Letter], per_token: int) -> None:
@@ -280,11 +285,14 @@ class _Builder(Generic[Letter]):
         length, n = len(self.levels) - 1, len(self.way.row)
         one = identity(field, n * banks)
         select = (one[n * (banks - 1) :], one[:n])
-        found = self._blocks((scaled(select[0]), scaled(select[1])))
-        if found is None:
+        found, turned = self._blocks((scaled(select[0]), scaled(select[1]))), False
+        if found is not None:
+            blocks, pairs = found
+            queries, rows = self._rows(pairs)
+        elif self.way.swap is not None and (made := self._turned()) is not None:
+            (blocks, queries, rows), turned = made, True
+        else:
             return None
-        blocks, pairs = found
-        queries, rows = self._rows(pairs)
         idle = (field.zero,) * n
         h0 = tuple((*idle, *column) if banks == 2 else column for column in self.way.start)
         return Accumulator(
@@ -300,22 +308,27 @@ class _Builder(Generic[Letter]):
             rows,
             self.way.row,
             self.way.points,
+            turned=turned,
         )
 
     def _levels(self) -> list[list[int]]:
         levels = [[0]]
-        letters = {c: f for f, c in self.codes.items()}
         used = sorted(set(self.tokens))
         while True:
             if len(levels) > 1 and self._short(levels[-1], len(levels) - 1):
                 return levels
-            if len(levels) > _LONGEST_BLOCK or len(levels[-1]) * len(used) > _MOST_PRODUCTS:
+            most = _MOST_TURNED if self.way.swap is not None else _MOST_PRODUCTS
+            if len(levels) > _LONGEST_BLOCK or len(levels[-1]) * len(used) > most:
                 return []
-            for x in levels[-1]:
-                for c in used:
-                    if c and (x, c) not in self.fold:
-                        self.fold[x, c] = self._number(self.way.after(letters[c], self.products[x]))
+            self._fold_on(levels[-1])
             levels.append(list(dict.fromkeys(self.fold[x, c] if c else x for x in levels[-1] for c in used)))
+
+    def _fold_on(self, products: Iterable[int]) -> None:
+        letters = {c: f for f, c in self.codes.items()}
+        for x in products:
+            for c, f in letters.items():
+                if c and (x, c) not in self.fold:
+                    self.fold[x, c] = self._number(self.way.after(f, self.products[x]))
 
     def _number(self, product: Letter) -> int:
         if product not in self.numbers:
@@ -334,7 +347,7 @@ class _Builder(Generic[Letter]):
         most = _MOST_ROWS if self.way.points is not None else _MOST_WEIGHTED_ROWS
         blocks: dict[tuple[int, int], tuple[Map, Map]] = {}
         pairs, met = set[tuple[int, int]](), set[tuple[int, int]]()
-        for half, x in dict.fromkeys([*((half, x) for half in (0, 1) for x in self.levels[-1]), (0, 0)]):
+        for half, x in self._halves():
             if x in last:
                 made = self._block(x, half, select)
             else:
@@ -350,8 +363,7 @@ class _Builder(Generic[Letter]):
 
     def _block(self, x: int, half: int, select: tuple[Scaled, Scaled]) -> tuple[Map, Map]:
         """Step numbers of a block's map and the numbers of what remains after each of them."""
-        factors, k = self.way.factors(self.products[x], half), self.per_token
-        steps: list[Step] = [tuple(factors[i * k : (i + 1) * k]) for i in range(len(self.levels) - 1)]
+        steps = self._steps(x, half)
         rest, rests = select[half], list[int]()
         for step in reversed(steps):
             rests.append(self._rest(rest))
@@ -365,6 +377,39 @@ class _Builder(Generic[Letter]):
         if rest.key != wanted.key:
             raise CertificateFailed("product of the factors of a block", str(rest)[:60], str(wanted)[:60])
         return self._numbered(steps), tuple(reversed(rests))
+
+    def _halves(self) -> list[tuple[int, int]]:
+        """Half and product of each block; the first one follows no letters."""
+        return [*dict.fromkeys([*((half, x) for half in (0, 1) for x in self.levels[-1]), (0, 0)])]
+
+    def _steps(self, x: int, half: int) -> list[Step]:
+        factors, k = self.way.factors(self.products[x], half), self.per_token
+        return [tuple(factors[i * k : (i + 1) * k]) for i in range(len(self.levels) - 1)]
+
+    def _turned(
+        self,
+    ) -> tuple[dict[tuple[int, int], tuple[Map, Map]], tuple[Vector, ...], dict[tuple[int], int]] | None:
+        """Blocks in which what remains has a product's number, and queries by product; None past the budget."""
+        blocks: dict[tuple[int, int], tuple[Map, Map]] = {}
+        last, swap = set(self.levels[-1]), self.way.swap
+        assert swap is not None
+        for half, x in self._halves():
+            steps: list[Step] = self._steps(x, half) if x in last else [()] * (len(self.levels) - 1)
+            rest, rests = self.way.one, list[int]()
+            for step in reversed(steps):
+                rests.append(self._number(rest))
+                for factor in reversed(step):
+                    rest = self.way.after(rest, swap(factor))
+            if rest != self.products[x]:
+                raise CertificateFailed("product of the factors of a block", str(rest)[:60], str(self.products[x])[:60])
+            blocks[half, x] = self._numbered(steps), tuple(reversed(rests))
+        queries: list[Vector] = []
+        for x, product in enumerate(self.products):
+            self._fold_on([x])
+            if len(self.fold) > _MOST_TURNED:
+                return None
+            queries.append(tuple([self.way.row[i] for i in cast("Map", product)]))
+        return blocks, tuple(queries), {(x,): x for x in range(len(queries))}
 
     def _numbered(self, steps: Sequence[Step]) -> Map:
         return tuple(self.steps.setdefault(step, len(self.steps)) for step in steps)

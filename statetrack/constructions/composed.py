@@ -1,7 +1,7 @@
-"""Certificates of composed networks: kinds "blocks", "linear" and "stack" of docs/certificate.md, written and read.
+"""Certificates of composed networks (docs/certificate.md: "blocks", "linear", "stack", "chain"), written and read.
 
-Main definitions: `blocks_certificate`, `proved_blocks`, `linear_certificate`, `stack_certificate`, `closed_program`,
-`certified_part`.
+Main definitions: `blocks_certificate`, `proved_blocks`, `linear_certificate`, `stack_certificate`, `chain_certificate`,
+`closed_program`, `certified_part`.
 
 Main results: `closed_program` builds the network that a certificate describes, by the functions of `assembly` that
 made it, so what is lowered is what was certified.
@@ -11,7 +11,7 @@ References: docs/certificate.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from statetrack.theory.fields import Field, element_from_json
 from statetrack.theory.number_fields import rationals
 from statetrack.theory.weighted import Wfa
 
-from .assembly import KEPT, Accumulator, Blocks, Module, Part, Stack
+from .assembly import KEPT, Accumulator, Blocks, Chain, Module, Part, Stack
 from .certificate import FORMAT, Certificate, automaton_json, certify, digest_of, factor_json
 from .margins import margin
 from .program import Dense, Factor, Head, Layer, Lookup, Program, step_map
@@ -79,6 +79,8 @@ def _accumulator_json(made: Accumulator) -> tuple[Json, Json]:
         "row": _vector_json(made.row),
         "points": None if made.points is None else [list(p) for p in made.points],
     }
+    if made.turned:
+        fields["turned"] = True
     if made.scaled is not None:
         fields["scaled"] = dict(zip(("tokens", "halvings"), made.scaled, strict=True))
     entries = len(made.fold) + 2 * made.length * len(made.blocks) + len(made.rows)
@@ -112,36 +114,57 @@ def linear_certificate(head: Head, select: Matrix, wfa: Wfa, goal: Target) -> Ce
 
 def stack_certificate(stack: Stack, dfa: Dfa, goal: Target, joint: int) -> Certificate:
     """The certificate of a stack whose search (`stack.settle`) found `joint` states."""
-    parts: list[Mapping[str, Any]] = []
-    index: dict[str, int] = {}
-    modules: list[Json] = []
     read = {j for module in stack.modules for j in module.reads}
-    for i, module in enumerate(stack.modules):
-        digest = str(module.part.data["digest"])
-        if digest not in index:
-            index[digest] = len(parts)
-            parts.append(module.part.data)
-        modules.append(
-            {
-                "part": index[digest],
-                "reads": list(module.reads),
-                "letters": [[list(key), letter] for key, letter in module.letters.seen.items()],
-                "values": list(module.values),
-                "before": [[*key, value] for key, value in module.before.items()] if i in read else None,
-            }
-        )
+    parts, modules = _modules_json(stack.modules, read)
     answer = {"reads": list(stack.reads), "table": [[list(key), q] for key, q in stack.answer.seen.items()]}
     data: Json = {
         "format": FORMAT,
         "kind": "stack",
         "range": goal.to_json(),
         "parts": parts,
-        "modules": modules,
+        "modules": [one | {"reads": list(m.reads)} for one, m in zip(modules, stack.modules, strict=True)],
         "answer": answer,
         "automaton": automaton_json(dfa),
         "claims": {"joint": joint},
     }
     return _sealed(data, joint)
+
+
+def chain_certificate(chain: Chain, dfa: Dfa, goal: Target) -> Certificate:
+    """The certificate of a chain of sets, whose tables (`descents.listing`) hold just what can be."""
+    parts, modules = _modules_json(chain.modules, range(len(chain.modules) - 1))
+    tables = [[[*key, below] for key, below in table.items()] for table in chain.narrow]
+    data: Json = {
+        "format": FORMAT,
+        "kind": "chain",
+        "range": goal.to_json(),
+        "parts": parts,
+        "modules": [one | {"narrow": table} for one, table in zip(modules, tables, strict=True)],
+        "automaton": automaton_json(dfa),
+        "claims": {"triples": sum(module.letters.size for module in chain.modules)},
+    }
+    return _sealed(data)
+
+
+def _modules_json(modules: Sequence[Module], read: Container[int]) -> tuple[list[Mapping[str, Any]], list[Json]]:
+    """Their parts, each once, and what stacks and chains say alike of modules; values before of those that are read."""
+    parts: list[Mapping[str, Any]] = []
+    index: dict[str, int] = {}
+    said: list[Json] = []
+    for i, module in enumerate(modules):
+        digest = str(module.part.data["digest"])
+        if digest not in index:
+            index[digest] = len(parts)
+            parts.append(module.part.data)
+        said.append(
+            {
+                "part": index[digest],
+                "letters": [[list(key), letter] for key, letter in module.letters.seen.items()],
+                "values": list(module.values),
+                "before": [[*key, value] for key, value in module.before.items()] if i in read else None,
+            }
+        )
+    return parts, said
 
 
 def _sealed(data: Json, joint: int = 0) -> Certificate:
@@ -176,6 +199,9 @@ def closed_program(data: Mapping[str, Any]) -> Program:
         return linear_program(_head(data["head"], Lookup(dict(enumerate_inputs(data["inputs"])))), automaton)
     if kind == "stack":
         return _stack(data).program(automaton_of(data))
+    if kind == "chain":
+        narrow = tuple({(s, value): to for s, value, to in m["narrow"]} for m in data["modules"])
+        return Chain(_modules(data), narrow).program(automaton_of(data))
     closed, _ = certify(program_of(data), automaton_of(data), target_of(data), proof=kind)
     return closed
 
@@ -197,19 +223,22 @@ def part_of(data: Mapping[str, Any]) -> Part:
 
 
 def _stack(data: Mapping[str, Any]) -> Stack:
+    table = Lookup({tuple(key): q for key, q in data["answer"]["table"]})
+    return Stack(_modules(data), tuple(data["answer"]["reads"]), table)
+
+
+def _modules(data: Mapping[str, Any]) -> tuple[Module, ...]:
     given: list[Json] = data["parts"]
     parts = [part_of(part) for part in given]
-    modules = tuple(
+    return tuple(
         Module(
             parts[int(m["part"])],
-            tuple(m["reads"]),
+            tuple(m.get("reads", ())),
             Lookup({tuple(key): letter for key, letter in m["letters"]}),
             tuple(m["values"]),
         )
         for m in data["modules"]
     )
-    table = Lookup({tuple(key): q for key, q in data["answer"]["table"]})
-    return Stack(modules, tuple(data["answer"]["reads"]), table)
 
 
 def _blocks(data: Mapping[str, Any]) -> Blocks:
@@ -227,10 +256,11 @@ def _blocks(data: Mapping[str, Any]) -> Blocks:
         head.queries,
         (first, second),
         {(half, x): (tuple(steps), tuple(rests)) for half, x, steps, rests in data["blocks"]},
-        {(v, rest): query for v, rest, query in data["rows"]},
+        {tuple(key): query for *key, query in data["rows"]},
         vector_of(field, data["row"]),
         None if points is None else tuple(tuple(p) for p in points),
         (data["scaled"]["tokens"], data["scaled"]["halvings"]) if "scaled" in data else None,
+        data.get("turned", False),
     )
     return Blocks(part_of(data["clock"]), made)
 

@@ -20,7 +20,7 @@ from statetrack.theory.arrays import Matrix, Vector, dot, identity, transpose, v
 from statetrack.theory.fields import Element, Field
 from statetrack.theory.groups import cycles
 
-from .program import Factor
+from .program import Dense, Factor
 
 Map = tuple[int, ...]
 # Searches factor very many maps, whose factors are few: the same objects are given again.
@@ -37,6 +37,13 @@ def swaps(field: Field, permutation: Sequence[int]) -> list[Factor]:
     """The cycle x0 -> x1 -> ... as swaps (x_{k-2} x_{k-1}) first, ..., (x0 x1) last."""
     n = len(permutation)
     return [_swap(field, n, i, j) for cycle in cycles(permutation) for i, j in reversed(list(pairwise(cycle)))]
+
+
+def swapped(factor: Factor | Dense) -> Map:
+    """The bijection that a factor of `swaps` makes."""
+    assert isinstance(factor, Factor)
+    i, j = (k for k, x in enumerate(factor.w) if not x.is_zero())
+    return tuple(j if k == i else i if k == j else k for k in range(len(factor.w)))
 
 
 @lru_cache(maxsize=_KEPT)

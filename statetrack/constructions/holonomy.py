@@ -10,7 +10,7 @@ states. A class's representative is its first set. Tiles stand by size, larger f
 Other sets of the class take the representative's tiles over, along the letters as they are found. Components stand by
 height, higher first, then by representative. A reset goes to the first tile that fits.
 
-Main definitions: `Skeleton`, `skeleton`, `holonomy_cascade`.
+Main definitions: `Skeleton`, `skeleton`, `holonomy_cascade`, `Moves`.
 
 Main results: claim OURS-holonomy. W(step(x, a)) = δ_a(W(x)) for all component states, and the bijections of each
 component are made by words on its tiles; so an automaton without groups gets resets only.
@@ -106,7 +106,7 @@ def holonomy_cascade(
     made = skeleton(dfa, max_sets=max_sets)
     if made.chains > max_chains:
         raise BudgetExceeded(f"chains of tiles ({made.chains:,})", max_chains, "--max-cascade")
-    moves = _Moves(made, shared, keep)
+    moves = Moves(made, shared, keep)
     components = tuple(
         Component(size, tuple(range(moves.heights.index(height))), moves.action(i))
         for i, (size, height) in enumerate(zip(moves.sizes, moves.heights, strict=True))
@@ -114,7 +114,12 @@ def holonomy_cascade(
     return Cascade(dfa, components, moves.start(dfa.start), moves.state, moves.whole)
 
 
-class _Moves:
+def holonomy_moves(dfa: Dfa, *, max_sets: int = MAX_SETS) -> Moves:
+    """How letters move chains of tiles, with one component for each height; BudgetExceeded past the image sets."""
+    return Moves(skeleton(dfa, max_sets=max_sets), True, False)
+
+
+class Moves:
     """How a letter moves a chain of tiles.
 
     P and P' are the sets of the chain before and after the letter, from the top down; always P·letter lies in P'. Where
@@ -179,12 +184,25 @@ class _Moves:
 
         return act
 
+    def below(self, j: int, p: int) -> States:
+        """What the states of component j make of a set P above it: tiles of P, or P itself if that is not its class."""
+        return self.made.tiles[p] if self.place[p] == j else (p,)
+
+    def moved(self, j: int, p: int, q: int, letter: int) -> Map:
+        """The action of component j under the sets P and P' above it."""
+        new = self.rule(p, q, letter)[1] if self.place[q] == j else None
+        return new[2] if new else (0,) * self.sizes[j]
+
+    def point(self, p: int) -> int:
+        """The state of a set of one."""
+        return self.made.sets[p].bit_length() - 1
+
     def state(self, x: States) -> int:
         """The state that a chain of tiles leads down to."""
         made, p = self.made, 0
         while made.heights[p]:
             p = made.tiles[p][x[self.place[p]]]
-        return made.sets[p].bit_length() - 1
+        return self.point(p)
 
     def start(self, state: int) -> States:
         """The chain of first tiles that hold a state."""

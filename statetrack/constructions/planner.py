@@ -23,7 +23,8 @@ from .blocks import clocked_blocks, merges, partial_layer
 from .cascade import Cascade
 from .certificate import Certificate
 from .clocks import STYLES
-from .composed import certified_part, proved_blocks, stack_certificate
+from .composed import certified_part, chain_certificate, proved_blocks, stack_certificate
+from .descents import chain_of, listings
 from .memories import memory_program
 from .one_head import one_head
 from .program import Program
@@ -141,6 +142,22 @@ def _cascade(source: Source, goal: Target, limits: Limits) -> Made:
     raise met
 
 
+def _chain(source: Source, goal: Target, limits: Limits) -> Made:
+    """A chain of sets, holonomy's or that of holes: where a cascade has too many states in reach to list them."""
+    if source.dfa.is_permutation():
+        return None
+    met: BudgetExceeded | NoConstruction | NotExpressible | None = None
+    for found in listings(source.dfa, limits.max_states, limits.max_cascade // _CHAINS_A_SET):
+        try:
+            chain = chain_of(found, _builders(goal, limits), limits.max_states)
+        except (BudgetExceeded, NoConstruction, NotExpressible) as error:
+            met = met or error
+        else:
+            return chain.program(source.dfa), chain_certificate(chain, source.dfa, goal)
+    assert met is not None
+    raise met
+
+
 def _tower(source: Source, goal: Target, limits: Limits) -> Made:
     """A 2-group along subgroups of index two, a sign a step: for diagonal targets."""
     group = source.group
@@ -225,7 +242,7 @@ _best = lru_cache(maxsize=4)(best_cascade)
 _component = lru_cache(maxsize=16)(partial(from_automaton, "component"))
 _CHAINS_A_SET = 5
 _MOST_SPLIT = 1_000
-_STACKS = frozenset({"cascade", "two-steps", "coset-tower"})
+_STACKS = frozenset({"cascade", "two-steps", "coset-tower", "chain"})
 _DIAGONAL = frozenset({"diag[0,1]", "diag[-1,1]"})
 _NARROW = frozenset({"deltanet[0,1]", "gdn[0,1]", "kda[0,1]"})
 _SIGNED = frozenset({"ckda", "ckda-wide"})
@@ -265,6 +282,7 @@ _RECIPES = (
     _Recipe("cascade", "Grazzi Thm. 4", _cascade, _DELTA | _NARROW | _DIAGONAL, 4),
     _Recipe("tower", "OURS-two-group-tower", _tower, frozenset({"diag[-1,1]"}), 4),
     _Recipe("coset-tower", "OURS-splitting", _coset_tower, _UNSIGNED | _SIGNED, 5),
+    _Recipe("chain", "OURS-chain-of-sets", _chain, _DELTA | _NARROW | _DIAGONAL, 5),
     _Recipe("dense", "any automaton", _simple(trackers.dense), frozenset({"unconstrained"})),
 )
 CONSTRUCTIONS = (*(r.name for r in _RECIPES), "product")

@@ -1,7 +1,7 @@
-"""Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear" and "stack".
+"""Check certificates of every kind (docs/certificate.md): checker.py's two, "blocks", "linear", "stack" and "chain".
 
-It needs the standard library, checker.py and root_fields.py: the package's or, for a copy outside it, those in the
-same folder. A_w is the product of the letters of w, the newest on the left. All numbers of the three kinds are
+It needs the standard library, checker.py, readers.py and root_fields.py: the package's or, for a copy outside it, those
+in the same folder. A_w is the product of the letters of w, the newest on the left. All numbers of the three kinds are
 rational. The point -1 is none: its column is 0, and its entry of γ.
 *Theorem (blocks).* If `verify` accepts, then after every non-empty word the accumulator reads γ[points of the state
 reached], different rows for different states; or, in the other form, the weighted automaton's value.
@@ -14,9 +14,11 @@ block and the row that are looked up are listed. Let H_t be the accumulator and 
 *Claim:* R_r H_(bP+r) = S_(bP) for r = 0..P and the R of block (b mod 2, x). At r = 0 this was checked if b = 0. If b
 > 0, block b - 1 ended with R_P = its Π, so Π_(1-half) H_(bP) = S_((b-1)P), and x is in L_P, so R_0 = M_x Π_(1-half)
 and R_0 H_(bP) = M_x S_((b-1)P) = S_(bP). For r > 0, R_r H_(bP+r) = R_r F_(s_r) H_(bP+r-1) = R_(r-1) H_(bP+r-1). As a
-number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (If 0 is in L_P, then (0, 0) serves
-block 0 and others, and is held to both conditions.) S_t has the columns e_point of the state reached: so has the
-start, and each token's letter moves the columns of each state to those of the next. Weighted: S_t = A_w·initial.
+number ρ names one matrix, the query is γ M_v R_r and reads γ M_v S_(bP) = γ S_t. (Turned: ρ is the number of a product
+and M_ρ = R_r; the codes of the block so far, folded from ρ on, lead to z with M_z = M_v R_r, and its query is γ M_z.)
+(If 0 is in L_P, then (0, 0) serves block 0 and others, and is held to both conditions.) S_t has the columns e_point of
+the state reached: so has the start, and each token's letter moves the columns of each state to those of the next.
+Weighted: S_t = A_w·initial.
 *Theorem (blocks, scaled).* After every non-empty word of at most T tokens the accumulator reads 2^-j γ[points of the
 state reached], 0 <= j <= J; such rows of different states differ. *Proof.* As above, but R_0 = 2^-e M_x Π_(1-half) with
 an e >= 0 of the block, so R_r H_(bP+r) = 2^-j S_(bP), j the sum of e over the blocks 1..b; b <= (T - 1)/P.
@@ -27,6 +29,13 @@ values before the token, the letters looked up from them, and the values after: 
 states of one value stay so. It refuses a wrong answer. By induction on time and modules the network sees the same: a
 module is told that letter, so by its part's certificate (its word is not empty) it shows the state after it, and for
 the modules after it `before` turns letter and state into the value before: all pairs are listed, each with one value.
+*Theorem (chain).* After every non-empty word the answer is the automaton's state. *Proof.* For any values v_1..v_n let
+c_0 = 0 and c_i = narrow_i(c_(i-1), v_i). *Claim:* after each word every (c_(i-1), v_i) is listed and c_n is the state.
+For the empty word this was checked. Let d be the c of the values after one more token. (c_i, d_i, token) is among the
+triples that module i + 1 is checked for, and for i = n among the last ones: (0, 0, token) was put in first; if the
+triple of i - 1 is there, its letter is listed; (c_(i-1), v_i) is listed, so (d_(i-1), what v_i moves to) was looked up,
+is listed, and the triple of i was put in. The last ones lead from states to successors, so d_n = delta(c_n, token). The
+network sees the same, as in a stack: `before` and the state give both values, and these c and d.
 If a clock or a part has heads with a unit, then the theorem is about that rounding arithmetic, as in checker.py.
 """
 
@@ -35,22 +44,25 @@ import hashlib
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 if __package__:
-    from statetrack.proofs_check import checker
+    from statetrack.proofs_check import checker, readers
     from statetrack.proofs_check.root_fields import Rooted
-else:  # the three files lie alone in one folder, which `python -I` does not search by itself
+else:  # the four files lie alone in one folder, which `python -I` does not search by itself
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import checker
+    import readers
     from root_fields import Rooted
 
-Row = tuple[tuple[int, int | Fraction], ...]  # (place, entry), places ascending, no entry 0
-Matrix = tuple[Row, ...]
+Row, Matrix = readers.Row, readers.Matrix
 Refused, keys, need, below = checker.Refused, checker.keys, checker.need, checker.below
+exact, letter, machine, matrix, names = readers.exact, readers.letter, readers.machine, readers.matrix, readers.names
+natural, reads, row, same, sparse = readers.natural, readers.reads, readers.row, readers.same, readers.sparse
+table, times, times_row, units = readers.table, readers.times, readers.times_row, readers.units
 
 
 def verify(text: str, expect: str | None = None) -> dict[str, Any]:
@@ -69,8 +81,9 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
         return checker.verify(json.dumps(top), expect, Rooted)
     fields = "clock length letters tokens buffer fold accumulator select blocks rows row points"
     kinds = {"blocks": (check_blocks, fields), "linear": (check_linear, "head inputs select")}
-    check, fields = (kinds | {"stack": (check_stack, "parts modules answer")})[kind]
-    keys(top, f"format kind range digest automaton claims {fields}", "scaled" * (kind == "blocks"))
+    kinds |= {"stack": (check_stack, "parts modules answer"), "chain": (check_chain, "parts modules")}
+    check, fields = kinds[kind]
+    keys(top, f"format kind range digest automaton claims {fields}", "scaled turned" * (kind == "blocks"))
     need(top["format"] == "statetrack-certificate/1", "format", top["format"])
     canon = json.dumps({k: v for k, v in top.items() if k != "digest"}, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canon.encode()).hexdigest()
@@ -84,101 +97,6 @@ def prove(top: Any, expect: str | None = None) -> dict[str, Any]:
     proved += ", states being rounded down to units after every token" * ('"unit":' in canon)  # only a key reads so
     named = {"proved": f"after every non-empty word {proved}", "digest": digest, "kind": kind, "target": rule["target"]}
     return named | facts
-
-
-def same(x: Any, y: Any) -> bool:
-    """Equality as JSON, where true is not 1."""
-    return json.dumps(x, sort_keys=True) == json.dumps(y, sort_keys=True)
-
-
-def natural(values: Any) -> bool:
-    """Whether this is a list of integers from 0."""
-    return type(values) is list and all(type(x) is int and x >= 0 for x in values)
-
-
-def names(value: Any) -> bool:
-    """Whether this is a list of different strings."""
-    return type(value) is list and all(type(x) is str for x in value) and len({*value}) == len(value)
-
-
-def table(value: Any, width: int, count: int, what: str) -> dict[tuple[int, ...], Any]:
-    """Entries by key, which is their first `count` members, or (0) the list that is their first member."""
-    good = type(value) is list and all(type(entry) is list and len(entry) == width for entry in value)
-    need(good, what, value, f"a list of lists of length {width}")
-    found: dict[tuple[int, ...], Any] = {}
-    for entry in value:
-        key = entry[:count] if count else entry[0]
-        need(natural(key) and tuple(key) not in found, what, key, "integers from 0, each key once")
-        found[tuple(key)] = entry
-    return found
-
-
-def machine(value: Any) -> tuple[int, int, list[list[int]]]:
-    """Number of symbols, start and moves of an automaton with outputs, all of whose states are reachable."""
-    start, delta = (keys(value, "alphabet states outputs start delta")[key] for key in ("start", "delta"))
-    good = names(value["alphabet"]) and names(value["states"]) and type(delta) is type(value["outputs"]) is list
-    letters, states = len(value["alphabet"]), len(value["states"])
-    good = good and len(value["outputs"]) == len(delta) == states and below([start], states)
-    good = good and all(type(x) in (bool, str) for x in value["outputs"])
-    need(good and all(below(targets, *[states] * letters) for targets in delta), "automaton", value, "a total one")
-    seen, queue = {start}, [start]
-    for state in queue:
-        queue += {*delta[state]} - seen
-        seen.update(delta[state])
-    need(len(seen) == states, "reachable states", len(seen), states)
-    return letters, start, delta
-
-
-def sparse(entries: Iterable[tuple[int, int | Fraction]]) -> Row:
-    """The row with these entries, at different places."""
-    return tuple(sorted([(i, x if type(x) is int or x.denominator > 1 else x.numerator) for i, x in entries if x]))
-
-
-def row(value: Any, length: int) -> Row:
-    """A list of rationals."""
-    need(type(value) is list and len(value) == length > 0, "row", value, f"{length} rationals")
-    return tuple([(i, x) for i, x in enumerate(map(checker.rational, value)) if x])
-
-
-def exact(numbers: Sequence[Any]) -> Row:
-    """A row of the checker's numbers over Q."""
-    return tuple([(i, t[0][1] if den == 1 else Fraction(t[0][1], den)) for i, (den, t) in enumerate(numbers) if t])
-
-
-def matrix(value: Any, n: int, width: int) -> Matrix:
-    """A list of n rows of rationals."""
-    need(type(value) is list and len(value) == n > 0, "matrix", value, f"{n} rows")
-    return tuple([row(entries, width) for entries in value])
-
-
-def units(images: Sequence[int], n: int) -> Matrix:
-    """The matrix of n rows whose column j has its one 1 in row images[j] (-1: in none)."""
-    return tuple([tuple([(j, 1) for j, image in enumerate(images) if image == i]) for i in range(n)])
-
-
-def letter(value: Any, n: int) -> Matrix:
-    """An n x n matrix, given by its rows or as a map of points."""
-    if type(value) is list:
-        return matrix(value, n, n)
-    images = [x + 1 if type(x) is int else x for x in keys(value, "map")["map"]]
-    need(below(images, *[n + 1] * n), "map", value, f"{n} images below {n}, -1 for none")
-    return units(value["map"], n)
-
-
-def times(first: Matrix, second: Matrix) -> Matrix:
-    """The product of two matrices."""
-    return tuple([times_row(entries, second) for entries in first])
-
-
-def times_row(entries: Row, second: Matrix) -> Row:
-    """A row times a matrix."""
-    if len(entries) == 1 and entries[0][1] == 1:
-        return second[entries[0][0]]
-    total = defaultdict[int, int | Fraction](int)
-    for i, x in entries:
-        for j, y in second[i]:
-            total[j] += x * y
-    return sparse(total.items())
 
 
 class Head:
@@ -224,24 +142,35 @@ def check_buffer(data: Any, rule: Any, most: int) -> None:
     need(good, "buffer", data, f"steps that make 0..{most}")
 
 
-def check_fold(fold: Any, letters: list[Matrix], codes: Sequence[int], length: int) -> tuple[Any, list[set[int]]]:
-    """The matrices M by product number, and the L_j; `letters` starts with the identity."""
-    listed, products, levels = table(fold, 3, 2, "fold"), {0: letters[0]}, [{0}]
-    need(natural([y for _, _, y in listed.values()]), "fold", fold, "integers from 0")
-    unused = {*listed}
-    for _ in range(length):
-        level = set[int]()
-        for x, c in [(x, c) for x in levels[-1] for c in codes]:
-            need(c == 0 or (x, c) in listed, "fold", (x, c), "to be listed")
-            y = listed[x, c][2] if c else x
-            level.add(y)
-            if (x, c) in unused:
-                unused.remove((x, c))
-                product = times(letters[c], products[x])
-                need(products.setdefault(y, product) == product, "fold", (x, c, y), "one matrix for each number")
-        levels.append(level)
-    need(not unused, "fold", unused, "no entry out of reach")
-    return products, levels
+class Fold:
+    """The fold with the matrices M by product number, and the L_j; `letters` starts with the identity."""
+
+    def __init__(self, fold: Any, letters: list[Matrix], codes: Sequence[int], length: int) -> None:
+        self.listed, self.letters, self.codes = table(fold, 3, 2, "fold"), letters, codes
+        need(natural([y for _, _, y in self.listed.values()]), "fold", fold, "integers from 0")
+        self.products, self.levels, self.unused = {0: letters[0]}, [{0}], {*self.listed}
+        for _ in range(length):
+            self.levels.append({self.step(x, c) for x in self.levels[-1] for c in codes})
+
+    def step(self, x: int, c: int) -> int:
+        """Where a code leads from a product; one number has one matrix."""
+        if c == 0:
+            return x
+        need((x, c) in self.listed, "fold", (x, c), "to be listed")
+        y = self.listed[x, c][2]
+        if (x, c) in self.unused:
+            self.unused.remove((x, c))
+            product = times(self.letters[c], self.products[x])
+            need(self.products.setdefault(y, product) == product, "fold", (x, c, y), "one matrix for each number")
+        return y
+
+    def close(self) -> None:
+        """Follow every product by every code."""
+        queue, seen = [*self.products], {*self.products}
+        for x in queue:
+            fresh = {self.step(x, c) for c in self.codes} - seen
+            seen |= fresh
+            queue += fresh
 
 
 def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
@@ -254,7 +183,7 @@ def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     T, J = map(keys(top.get("scaled", {"tokens": 1, "halvings": 0}), "tokens halvings").get, ("tokens", "halvings"))
     need(natural([T, J]) and T > 0 and J < 4_000, "scaled", (T, J), "tokens from 1 on, fewer than 4000 halvings")
     check_buffer(top["buffer"], rule, len(letters) - 1)
-    products, levels = check_fold(top["fold"], letters, sorted({*tokens}), P)
+    fold = Fold(top["fold"], letters, sorted({*tokens}), P)
     actions, claims = [letters[code] for code in tokens], keys(top["claims"], "products entries margin")
     if "initial" in automaton:
         start, *rest = weighted(automaton)
@@ -265,11 +194,11 @@ def check_blocks(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     else:
         start, states, margin = check_points(top, actions, head.V, J)
         proved = "the readout is that of the automaton's state, which differs from those of the others"
-    entries, halved = check_accumulator(top, head, gamma, products, levels, start)
+    entries, halved = check_accumulator(top, head, gamma, fold, start)
     need(halved * ((T - 1) // P) == J, "halvings", J, halved * ((T - 1) // P))
     if "scaled" in top:
         proved = f"of up to {T} tokens {proved.replace('that', f'2^-j times that, j at most {J},', 1)}"
-    found = {"products": len(products), "entries": entries + len(top["fold"]), "margin": claims["margin"]}
+    found = {"products": len(fold.products), "entries": entries + len(top["fold"]), "margin": claims["margin"]}
     need(same(claims, found), "claims", claims, found)
     heads = [*clock["heads"], *[(1, 1)] * (2 * P), (head.K, head.V)]
     margins = [*clock["margins"], *[Fraction(1) if any(tokens) else None] * (2 * P), margin]
@@ -294,12 +223,13 @@ def check_points(top: Any, actions: Sequence[Matrix], V: int, J: int) -> tuple[M
     return columns[start], len(delta), margin
 
 
-def check_accumulator(
-    top: Any, head: Head, gamma: Row, products: Any, levels: list[set[int]], start: Matrix
-) -> tuple[int, int]:
+def check_accumulator(top: Any, head: Head, gamma: Row, fold: Fold, start: Matrix) -> tuple[int, int]:
     """The number of entries of blocks and rows, and how often a block halves the state at most: every block keeps R
     times the state (scaled: up to that), every row is γ M_v R."""
-    most, P, whole, named, n, known = 0, top["length"], levels[-1], dict[int, Matrix](), len(start), dict[Any, Matrix]()
+    most, P, n, products, levels, known = 0, top["length"], len(start), fold.products, fold.levels, dict[Any, Matrix]()
+    turned, whole = "turned" in top, levels[-1]
+    need(top.get("turned", True) is True, "turned", top.get("turned"), "true or absent")
+    named = products if turned else dict[int, Matrix]()
     select = [matrix(half, n, head.K) for half in top["select"]]
     blocks = table(top["blocks"], 4, 2, "blocks")
     wanted = {(half, x) for half in (0, 1) for x in whole} | {(0, 0)}
@@ -318,13 +248,20 @@ def check_accumulator(
                 R, e = tuple([sparse([(i, 2 * y) for i, y in entries]) for entries in R]), e + 1
             need(product == R, "steps of block", (half, x), "its product")
             most = max(most, e)
-    rows = table(top["rows"], 3, 2, "rows")
-    wanted = {(v, name) for r in range(P) for name in {rho[r] for *_, rho in blocks.values()} for v in levels[r + 1]}
+    if turned:
+        fold.close()
+        wanted = {(z,) for z in products}
+    else:
+        places = [(levels[r + 1], {rho[r] for *_, rho in blocks.values()}) for r in range(P)]
+        wanted = {(v, name) for level, met in places for v in level for name in met}
+    need(not fold.unused, "fold", fold.unused, "no entry out of reach")
+    rows = table(top["rows"], 3 - turned, 2 - turned, "rows")
     need(rows.keys() == wanted, "rows", sorted(rows.keys() ^ wanted)[:4], "each product and row number once")
-    ahead = {v: times_row(gamma, products[v]) for v, _ in wanted}
-    for v, name, query in rows.values():
+    ahead = {v: times_row(gamma, products[v]) for v, *_ in wanted}
+    for v, *name, query in rows.values():
         need(type(query) is int and 0 <= query < len(head.queries), "rows", query, "the number of a query")
-        need(head.queries[query] == times_row(ahead[v], named[name]), "row", (v, name, query), "γ M_v R")
+        good = head.queries[query] == (times_row(ahead[v], named[name[0]]) if name else ahead[v])
+        need(good, "row", (v, *name, query), "γ M_v R")
     return 2 * P * len(blocks) + len(rows), most
 
 
@@ -342,24 +279,15 @@ def check_linear(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
     return "the readout is the weighted automaton's value", facts
 
 
-def reads(value: Any, count: int) -> list[int]:
-    """A list of different modules among the first ones."""
-    need(natural(value) and max(value, default=-1) < count and len({*value}) == len(value), "reads", value, count)
-    return value
-
-
 class Module:
-    """Tables of one module: token and values read to letter, value and letter to value."""
+    """Tables of one module: token and values read, or two sets and token, to letter, value and letter to value."""
 
-    def __init__(self, data: Any, at: int, symbols: int, parts: Sequence[Any], read: bool) -> None:
-        keys(data, "part reads letters values before")
-        self.reads, values, self.part = reads(data["reads"], at), data["values"], data["part"]
-        need(below([self.part], len(parts)), "part", self.part, f"below {len(parts)}")
-        letters, start, delta = parts[self.part]
+    def __init__(self, data: Any, width: int, parts: Sequence[Any], read: bool) -> None:
+        (letters, start, delta), values, self.reads = parts[data["part"]], data["values"], data.get("reads")
         self.letters = table(data["letters"], 2, 0, "letters")
         good = below([x for _, x in self.letters.values()], *[letters] * len(self.letters))
-        good = good and all(len(key) == 1 + len(self.reads) and key[0] < symbols for key in self.letters)
-        need(good, "letters", data["letters"], f"{symbols} tokens, {len(self.reads)} values, {letters} letters")
+        good = good and all(len(key) == width for key in self.letters)
+        need(good, "letters", data["letters"], f"keys of length {width}, {letters} letters")
         need(natural(values) and len(values) == len(delta), "values", values, f"{len(delta)} integers from 0")
         self.start, self.unused = values[start], {*self.letters}
         self.moves, before = dict[int, dict[int, int]]({b: {} for b in values}), set[tuple[int, int, int]]()
@@ -367,31 +295,63 @@ class Module:
             for x, target in enumerate(targets):
                 need(self.moves[b].setdefault(x, values[target]) == values[target], "values", (b, x), "one to move to")
                 before.add((x, target, b))
-        need((data["before"] is not None) == read, "before", at, "a list if a module reads this one, else null")
+        need((data["before"] is not None) == read, "before", read, "a list if a module reads this one, else null")
         good = len({key[:2] for key in before}) == len(before)
         good = not read or (good and table(data["before"], 3, 3, "before").keys() == before)
         need(good, "before", data["before"], "a function, the value before for each letter and state after it")
 
 
-def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
-    """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
+def check_parts(top: Any, rule: Any) -> tuple[int, int, list[list[int]], list[Any], dict[str, Any]]:
+    """The automaton, those of the parts, all of which are proved and used, and the facts of all heads."""
     (symbols, start, delta), proofs = machine(top["automaton"]), list[dict[str, Any]]()
     need(type(top["parts"]) is type(top["modules"]) is list and len(top["modules"]) > 0, "modules", "none", "a list")
     for part in top["parts"]:
-        good = part["kind"] in ("closure", "blocks", "stack") and not {"initial", "scaled"} & {
-            *part,
-            *part["automaton"],
-        }
+        good = part["kind"] in ("closure", "blocks", "stack")
+        good = good and not {"initial", "scaled"} & {*part, *part["automaton"]}
         need(good and same(part["range"], rule), "part", part["kind"], "closure, blocks or stack, of the same range")
         proofs.append(prove(part))
-    parts = [machine(part["automaton"]) for part in top["parts"]]
-    read = {at for data in top["modules"] for at in data["reads"]}
-    modules = [Module(data, at, symbols, parts, at in read) for at, data in enumerate(top["modules"])]
-    need({module.part for module in modules} == {*range(len(parts))}, "parts", len(parts), "all of them used")
+    used = [data["part"] for data in top["modules"]]
+    need(natural(used) and {*used} == {*range(len(proofs))}, "parts", used, "all of them used")
+    need(sum(len(proofs[i]["heads"]) for i in used) <= 1_000_000, "heads", "more", "at most 1000000")
+    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta)}
+    facts |= {key: [value for i in used for value in proofs[i][key]] for key in ("heads", "margins")}
+    return symbols, start, delta, [machine(part["automaton"]) for part in top["parts"]], facts
+
+
+def check_chain(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Parts, and module by module the triples of set before, set after and token that can be."""
+    symbols, start, delta, parts, facts = check_parts(top, rule)
+    met, at, count = {(0, 0, token) for token in range(symbols)}, 0, 0
+    for i, data in enumerate(top["modules"], 1):
+        module = Module(keys(data, "part letters values before narrow"), 3, parts, i < len(top["modules"]))
+        values, narrow = defaultdict[int, list[int]](list), table(data["narrow"], 3, 2, "narrow")
+        need(natural([to for *_, to in narrow.values()]), "narrow", i, "integers from 0")
+        for above, value in narrow:
+            values[above].append(value)
+        need(module.letters.keys() == met, "letters", i, "each pair of sets and token that can be, and no other")
+        at, count, triples = narrow[at, module.start][2], count + len(met), {*met}
+        met.clear()
+        for p, q, token in triples:
+            moves, x = module.moves, module.letters[p, q, token][1]
+            met.update([(narrow[p, v][2], narrow[q, moves[v][x]][2], token) for v in values[p]])
+    need(at == start, "start", at, start)
+    for p, q, token in met:
+        need(p < len(delta) and q == delta[p][token], "answer", (p, q, token), "the automaton's next state")
+    need(same(top["claims"], {"triples": count}), "triples", top["claims"], count)
+    return "the answer is the automaton's state", facts | {"joint": 0, "triples": count}
+
+
+def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
+    """Parts, modules, and the search over their values: module by module, the joint ones so far and those after."""
+    symbols, start, delta, parts, facts = check_parts(top, rule)
+    given = [keys(data, "part reads letters values before") for data in top["modules"]]
+    read = {at for data in given for at in data["reads"]}
+    modules = [Module(data, 1 + len(reads(data["reads"], at)), parts, at in read) for at, data in enumerate(given)]
     final = reads(keys(top["answer"], "reads table")["reads"], len(modules))
     answers = table(top["answer"]["table"], 2, 0, "answer")
     need(natural([state for _, state in answers.values()]), "answer", answers, "states")
-    most, values, after = min(keys(top["claims"], "joint")["joint"], 5_000_000), [()], [[0] * symbols]
+    most, after = min(keys(top["claims"], "joint")["joint"], 5_000_000), [[0] * symbols]
+    values: list[tuple[int, ...]] = [()]
     for module in modules:
         inputs = [[(token, *[row[i] for i in module.reads]) for token in range(symbols)] for row in values]
         told = [[module.letters[key][1] for key in row] for row in inputs]
@@ -409,10 +369,7 @@ def check_stack(top: Any, rule: Any) -> tuple[str, dict[str, Any]]:
         need([said[to] for to in after[at]] == delta[state], "answer", values[at], delta[state])
     need(same(top["claims"], {"joint": len(found)}) and len(found) <= most, "joint states", len(found), most)
     need(not (answers.keys() - met.values() or any(m.unused for m in modules)), "letters or answers", "out of reach")
-    need(sum(len(proofs[module.part]["heads"]) for module in modules) <= 1_000_000, "heads", "more", "at most 1000000")
-    facts: dict[str, Any] = {"symbols": symbols, "states": len(delta), "joint": len(found)}
-    facts |= {key: [value for module in modules for value in proofs[module.part][key]] for key in ("heads", "margins")}
-    return "the answer is the automaton's state", facts
+    return "the answer is the automaton's state", facts | {"joint": len(found)}
 
 
 def main() -> int:

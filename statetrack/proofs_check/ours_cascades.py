@@ -1,7 +1,7 @@
 """Claims about permutation-reset cascades, and what architectures without groups cannot do.
 
-Main results: OURS-hole-cascade, OURS-holonomy, OURS-quotient-cascade, OURS-sink-is-zero, OURS-splitting,
-OURS-two-group-tower, OURS-O3, OURS-O5.
+Main results: OURS-hole-cascade, OURS-holonomy, OURS-chain-of-sets, OURS-quotient-cascade, OURS-sink-is-zero,
+OURS-splitting, OURS-two-group-tower, OURS-O3, OURS-O5.
 
 References: docs/constructions.md, *Cascades* and *Refusals*; Krohn and Rhodes; Zeiger; Maler and Pnueli.
 """
@@ -19,6 +19,7 @@ from flint import fmpq, fmpq_mat
 
 from statetrack.constructions.cascade import hole_cascade, only_resets, verify_cascade
 from statetrack.constructions.compiler import compile_source
+from statetrack.constructions.descents import Listing, hole_descent, holonomy_descent, listing
 from statetrack.constructions.factorise import factor_partial, map_matrix
 from statetrack.constructions.holonomy import holonomy_cascade
 from statetrack.constructions.program import Factor
@@ -128,6 +129,46 @@ def holonomy(t: Trial, groups_too: bool = False) -> None:
             if aperiodic or groups_too:
                 t.holds("only identities and resets", only_resets(cascade))
                 t.count("without groups")
+
+
+@claim(
+    "OURS-chain-of-sets",
+    "What a level of a hole or holonomy cascade does depends on the token and on the set above it before and after the "
+    "token only. Listed level by level such triples hold all that can be, and the chain tells the automaton's state.",
+    source="docs/certificate.md (chains of sets); Zeiger",
+    kinds="C X CL K",
+    control={"both": False},
+    figure="cascade",
+)
+def chains(t: Trial, both: bool = True) -> None:
+    """Known and random automata, by the tables and as networks; the control looks up by the set before only."""
+    known = ("(ab)*", "[ab]*aba[ab]*", "(a(ab)*b)*", "(b*ab*ab*)*a[ab]")
+    found = [random_dfa(t.random, t.random.randint(3, 5)) for _ in range(t.amount(20, 200))]
+    for dfa in (*(parse_regex(source) for source in known), *found):
+        for made in (listing(hole_descent(dfa)), listing(holonomy_descent(dfa))):
+            t.count("triples", made.triples)
+            for word in product(range(len(dfa.alphabet)), repeat=t.amount(4, 6)):
+                told = dfa.trace(dfa.alphabet[token] for token in word)[-1]
+                t.equal(f"state after {word}", _below(made, word, both), told)
+    for source in known[1 :: t.amount(2, 1)]:
+        for goal in ("ckda", "deltanet", "deltaproduct")[:: t.amount(2, 1)]:
+            made = compile_source(source, goal, construction="chain")
+            t.certificate(made.certificate.data)
+            for word in product(made.automaton.alphabet, repeat=4):
+                t.equal(f"{source} on {goal}, {word}", made.run(word), made.automaton.run(word))
+    through_kernels(t, "[ab]*aba[ab]*", "kda", construction="chain")
+
+
+def _below(made: Listing, word: Sequence[int], both: bool) -> int:
+    """The state below the chain after a word, by the listed tables."""
+    tables = [{(p, q if both else 0, token): f for (p, q, token), f in table.items()} for table in made.actions]
+    values, q = list(made.starts), made.dfa.start
+    for token in word:
+        p = q = 0
+        for i, narrow in enumerate(made.narrow):
+            moved = tables[i][p, q if both else 0, token][values[i]]
+            p, q, values[i] = narrow[p, values[i]], narrow[q, moved], moved
+    return q
 
 
 @claim(

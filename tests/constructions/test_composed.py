@@ -57,6 +57,8 @@ KINDS: dict[str, tuple[str | Wfa, str, str | None]] = {
     "floors": ("[ab]*aba[ab]*", "diag[0,1]", "cascade"),
     "nested": ("(b*ab*ab*)*", "deltanet", "cascade"),
     "three read": ("(aa|b)*a[ab]", "kda", "cascade"),
+    "chain": ("[ab]*aba[ab]*", "ckda", "chain"),
+    "chain of two layers": ("(b*ab*ab*)*a[ab]", "deltanet", "chain"),
 }
 
 
@@ -113,7 +115,7 @@ def test_a_saved_file_is_read_checked_and_run(name: str, tmp_path: Path) -> None
             _ = found.dfa
 
 
-@pytest.mark.parametrize("name", ["blocks", "stack", "nested", "linear", "three read"])
+@pytest.mark.parametrize("name", ["blocks", "stack", "nested", "linear", "three read", "chain"])
 def test_another_format_of_a_loaded_file_is_lowered_from_the_certificate(name: str, tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     lowered(name).save(path)
@@ -159,6 +161,11 @@ CHANGES: dict[str, tuple[str, Callable[[Any], None]]] = {
     "letters": ("stack", lambda d: swapped(d["modules"][1]["letters"], *different(d["modules"][1]["letters"]))),
     "values before": ("stack", lambda d: swapped(d["modules"][0]["before"], *different(d["modules"][0]["before"]))),
     "a part's factor": ("stack", lambda d: more(d["parts"][0]["layers"][0]["heads"][0]["steps"][0][0]["w"], 0)),
+    "letters of sets": ("chain", lambda d: swapped(d["modules"][1]["letters"], *different(d["modules"][1]["letters"]))),
+    "sets": ("chain", lambda d: swapped(d["modules"][0]["narrow"], *different(d["modules"][0]["narrow"]))),
+    "a set less": ("chain", lambda d: d["modules"][0]["narrow"].pop()),
+    "states": ("chain", lambda d: swapped(d["modules"][-1]["narrow"], *different(d["modules"][-1]["narrow"]))),
+    "triples": ("chain", lambda d: more(d["claims"], "triples")),
     "which part": ("nested", lambda d: d["modules"][0].update(part=1)),
     "inner answer": ("nested", lambda d: more(d["parts"][1]["answer"]["table"][0], 1)),
     "automaton": ("nested", lambda d: more(d["automaton"], "start")),

@@ -1,4 +1,4 @@
-"""Certificates of kinds blocks, linear and stack made here from the document, their mutations, and damaged texts."""
+"""Certificates of blocks, linear, stack and chain made here from the document, their mutations, and damaged texts."""
 
 # pyright: basic
 import copy
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from statetrack.proofs_check import checker, networks, root_fields
+from statetrack.proofs_check import checker, networks, readers, root_fields
 from statetrack.proofs_check.networks import Refused, verify
 
 Cert = dict[str, Any]
@@ -134,7 +134,8 @@ def blocks(
             level.add(fold[x, c] if c else x)
         levels.append(level)
     steps: list[list[Cert]] = [[]]
-    picks, rhos = list[Any](), dict[Mat, int]()
+    turned = more.get("turned", False)
+    picks, rhos = list[Any](), ids if turned else dict[Mat, int]()
     made: list[Mat] = [dense_of(range(K), K)]
     at: dict[str, int] = {"[]": 0}
     for half, x in sorted({(0, 0)} | {(half, x) for half in (0, 1) for x in levels[P]}):
@@ -153,12 +154,19 @@ def blocks(
         R = select[half]
         for step in reversed(chosen):
             names.append(rhos.setdefault(R, len(rhos)))
+            named += [R] if turned and R not in named else []
             R = mul(R, made[step])
         picks.append([half, x, chosen, names[::-1]])
     queries, rows, listed = dict[tuple[Fraction, ...], int](), list[Any](), list(rhos)
     wanted = sorted({(v, p[3][r]) for r in range(P) for p in picks for v in levels[r + 1]})
+    for x, m in enumerate(named if turned else []):
+        for y in [mul(mats[c], m) for c in codes if c]:
+            named += [y] if y not in ids else []
+            ids.setdefault(y, len(ids))
+        fold |= {(x, c): ids[mul(mats[c], m)] for c in codes if c}
     ahead = [mul((tuple(map(Fraction, gamma)),), m) for m in named]
-    for v, rho in wanted:
+    rows += [[x, queries.setdefault(row, len(queries))] for x, (row,) in enumerate(ahead if turned else [])]
+    for v, rho in [] if turned else wanted:
         rows.append([v, rho, queries.setdefault(mul(ahead[v], listed[rho])[0], len(queries))])
     buffer = head([[0]], [[]] + [[{"w": [1], "c": 1, "b": [[c]]}] for c in range(len(letters) + 1)], [[1]])
     columns = numbers(zip(*h0, strict=True))
@@ -170,6 +178,7 @@ def blocks(
         | {"fold": [[x, c, y] for (x, c), y in fold.items()], "accumulator": head(columns, steps, numbers(queries))}
         | {"select": [numbers(m) for m in select], "blocks": picks, "rows": rows, "row": [number(x) for x in gamma]}
         | {"points": more["points"], "automaton": machine}
+        | ({"turned": True} if turned else {})
         | {"claims": {"products": len(named), "entries": entries, "margin": more.get("margin")}}
     )
 
@@ -198,9 +207,9 @@ def images(m: Mat) -> tuple[int, ...]:
     return tuple(column.index(1) for column in zip(*m, strict=True))
 
 
-def s3(tokens: tuple[int, ...] = (1, 2)) -> Cert:
+def s3(tokens: tuple[int, ...] = (1, 2), **more: Any) -> Cert:
     plan: Plan = lambda half, m: [[x] for x in cycles(images(m))]  # noqa: E731
-    return in_place([(1, 0, 2), (0, 2, 1)], 2, (0, 1, 2), [*tokens], plan, first=None)
+    return in_place([(1, 0, 2), (0, 2, 1)], 2, (0, 1, 2), [*tokens], plan, first=None, **more)
 
 
 def merging() -> Cert:
@@ -348,6 +357,19 @@ def even_places() -> Cert:
     return stack([parity(), reset()], [first, second], {"reads": [1, 0], "table": table}, delta, 6)
 
 
+def by_sets() -> Cert:
+    """The same network; a set is the states of one parity before, and one after, the token."""
+    cert = even_places()
+    states = [(0, 0), (1, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+    letters = ([[[0, 0, t], 1] for t in (0, 1)], [[[v, 1 - v, t], t if v else 2] for v in (0, 1) for t in (0, 1)])
+    narrow = ([[0, v, v] for v in (0, 1)], [[*pair, s] for s, pair in enumerate(states)])
+    for one, told, table in zip(cert["modules"], letters, narrow, strict=True):
+        del one["reads"]
+        one |= {"letters": told, "narrow": table}
+    del cert["answer"]
+    return signed(cert | {"kind": "chain", "claims": {"triples": 6}})
+
+
 def repeats() -> Cert:
     """How often, modulo 2, a token equals the one before it: the window's value is its last letter."""
     pairs = [(0, 0), *((x, y) for y in (0, 1, 2) for x in (1, 2))]
@@ -394,6 +416,8 @@ def twice() -> Cert:
 
 MAKERS: dict[str, Callable[[], Cert]] = {
     "S3": s3,
+    "S3 turned": lambda: s3(turned=True),
+    "S3 with identity, turned": lambda: s3((1, 2, 0), turned=True),
     "S3 with identity": lambda: s3((1, 2, 0)),
     "identities": lambda: s3((0,)),
     "(ab)* in place": merging,
@@ -403,6 +427,7 @@ MAKERS: dict[str, Callable[[], Cert]] = {
     "weighted": weighted_blocks,
     "linear": linear,
     "even places": even_places,
+    "even places by sets": by_sets,
     "repeats": repeats,
     "nested": nested,
     "floors": floors,
@@ -489,10 +514,9 @@ class BlocksRun:
         self.slots = [HeadRun(cert["buffer"]) for _ in range(2 * self.P)]
         self.fold = {(x, c): y for x, c, y in cert["fold"]}
         self.blocks = {(half, x): (s, rho) for half, x, s, rho in cert["blocks"]}
-        self.rows = {(v, rho): query for v, rho, query in cert["rows"]}
+        self.rows = {tuple(key): query for *key, query in cert["rows"]}
 
-    def product(self, codes: list[int]) -> int:
-        x = 0
+    def product(self, codes: list[int], x: int = 0) -> int:
         for c in codes:
             x = self.fold[x, c] if c else x
         return x
@@ -508,7 +532,9 @@ class BlocksRun:
         other = codes[(1 - half) * P : (2 - half) * P]
         steps, rho = self.blocks[half, self.product(other)]
         self.accumulator.move(steps[r - 1])
-        return self.accumulator.read(self.rows[self.product(codes[half * P : half * P + r]), rho[r - 1]])
+        now, rest = codes[half * P : half * P + r], rho[r - 1]
+        key = (self.product(now, rest),) if "turned" in self.cert else (self.product(now), rest)
+        return self.accumulator.read(self.rows[key])
 
     def token(self, token: int) -> int:
         gamma, read = [*map(rat, self.cert["row"])], self.row(token)
@@ -535,7 +561,21 @@ class StackRun:
         return answer
 
 
-RUNS: dict[str, Any] = {"closure": ClosureRun, "blocks": BlocksRun, "stack": StackRun}
+class ChainRun(StackRun):
+    def token(self, token: int) -> int:
+        p, q = 0, 0
+        for net, m in zip(self.nets, self.cert["modules"], strict=True):
+            (letter,) = [x for k, x in m["letters"] if k == [p, q, token]]
+            state = net.token(letter)
+            table = {(s, v): to for s, v, to in m["narrow"]}
+            if m["before"] is not None:
+                (value,) = [v for x, s, v in m["before"] if (x, s) == (letter, state)]
+                p = table[p, value]
+            q = table[q, m["values"][state]]
+        return q
+
+
+RUNS: dict[str, Any] = {"closure": ClosureRun, "blocks": BlocksRun, "stack": StackRun, "chain": ChainRun}
 
 
 def certificates(value: Any) -> Iterator[Cert]:
@@ -773,6 +813,29 @@ even places | claims.joint | 7 | joint
 even places | claims.joint | 5 | joint
 even places | answer.table.0.1 | true | .
 even places | parts.0.range.low | 0 | range
+even places by sets | modules.0.reads | [] | keys
+even places by sets | modules.0.letters.0.0 | [0,0] | letters
+even places by sets | modules.0.letters.0.0 | [0,0,2] | letters
+even places by sets | modules.0.letters.1.0 | [0,1,1] | letters
+even places by sets | modules.1.letters.0.1 | 0 | answer
+even places by sets | modules.0.narrow.1.2 | 0 | letters
+even places by sets | modules.1.narrow.5.2 | 4 | answer
+even places by sets | modules.1.narrow.5.2 | 6 | answer
+even places by sets | modules.1.narrow.5.2 | -1 | narrow
+even places by sets | modules.1.narrow.5 | [1,1,5] | once
+even places by sets | modules.1.narrow.5 | [2,1,5] | .
+even places by sets | modules.0.before | null | before
+even places by sets | modules.1.before | [] | before
+even places by sets | modules.1.narrow.0.2 | 3 | start
+even places by sets | automaton.start | 1 | reachable
+even places by sets | claims.triples | 5 | triples
+even places by sets | claims | {} | triples
+S3 turned | turned | false | turned
+S3 turned | turned | 1 | turned
+S3 turned | rows.1.1 | 0 | row
+S3 turned | rows.0 | [0,0,0] | rows
+S3 turned | fold.0.2 | 0 | one.matrix
+S3 turned | blocks.0.3.0 | 5 | row.number
 repeats | modules.0.values | [0,1,1,1,2,1,2] | .
 repeats | modules.1.values | [5,5] | .
 floors | layers.0.heads.0.unit | 0 | unit
@@ -886,9 +949,9 @@ def test_all_letters_of_s5() -> None:
     assert holds(cert, 3, 30)
 
 
-@pytest.mark.parametrize("name", ["S3", "floors", "even places"])
-def test_the_three_files_run_alone(name: str, tmp_path: Path) -> None:
-    for module_file in (checker.__file__, networks.__file__, root_fields.__file__):
+@pytest.mark.parametrize("name", ["S3", "floors", "even places", "even places by sets"])
+def test_the_four_files_run_alone(name: str, tmp_path: Path) -> None:
+    for module_file in (checker.__file__, networks.__file__, readers.__file__, root_fields.__file__):
         shutil.copy(module_file, tmp_path)
     (tmp_path / "cert.json").write_text(made(name))
     for more, code in (([], 0), (["--expect", make(name)["digest"]], 0), (["--expect", "00"], 2)):
