@@ -105,7 +105,7 @@ def a5() -> list[Run]:
 PRESETS = {"parity": parity, "s3": s3, "s4": s4, "s5-swaps": s5_swaps, "a5": a5}
 
 
-KEYS = ("task", "model", "alpha_range", "beta_range", "init", "seed")
+KEYS = ("task", "model", "alpha_range", "beta_range", "init", "heads", "seed")
 
 
 def best(rows: list[dict[str, Any]]) -> None:
@@ -126,8 +126,8 @@ def kept(name: str, device: str, fresh: list[dict[str, Any]]) -> list[dict[str, 
     """The rows of earlier runs of other settings, and the new ones."""
     path = report.RESULTS / f"{name}-{device}.json"
     old = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
-    new = {json.dumps([row[name] for name in KEYS]) for row in fresh}
-    return [row for row in old if json.dumps([row[name] for name in KEYS]) not in new] + fresh
+    new = {json.dumps([row.get(name) for name in KEYS]) for row in fresh}
+    return [row for row in old if json.dumps([row.get(name) for name in KEYS]) not in new] + fresh
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def main() -> None:
     # Seed after seed, so that a sweep that is cut short has all settings.
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     runs = [replace(run, seed=seed) for seed in seeds for run in settings]
-    rows = [row for _, _, result in trained(runs, options) for row in result.rows]
+    rows = [row | {"heads": run.heads} for run, _, result in trained(runs, options) for row in result.rows]
     if not rows:
         sys.exit("no run ended")
     rows.sort(key=lambda row: (tuple(json.dumps(row[name]) for name in KEYS), row["length"]))
