@@ -34,9 +34,7 @@ States = tuple[Callable[..., None], Callable[..., None]]
 _DOTS = {"fast": "tf32", "tracking": "tf32x3", "exact": "ieee"}
 # Rows of a chunk whose T fits into shared memory as float64.
 _WIDEST = 64
-
-
-MOST_FACTORS = 8  # a token, of the Triton kernels
+MOST_FACTORS = 8  # a token, of the Triton kernels: 128 rows a chunk
 
 
 @dataclass(frozen=True)
