@@ -125,7 +125,9 @@ def compile_source(
             raise InvalidInput("scaled: a weighted automaton has no states to tell by the proportion of a readout")
         name, theorem, program, certificate = plan_weighted(resolved, chosen)
         return Compiled(resolved, chosen, Plan(name, theorem, program, certificate), program, certificate)
-    limits = Limits(max_dim, max_factors, options.max_states, options.max_monoid, scaled, options.max_cascade)
+    limits = Limits(
+        max_dim, max_factors, options.max_states, options.max_monoid, scaled, options.max_cascade, options.max_order
+    )
     made = plan(resolved, chosen, limits=limits, construction=construction, linear=proof == "span")
     if made.certificate is not None:
         return Compiled(resolved, chosen, made, made.program, made.certificate)

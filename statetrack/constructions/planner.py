@@ -48,6 +48,7 @@ class Limits:
     max_monoid: int = 20_000
     scaled: int | None = None
     max_cascade: int = 100_000
+    max_order: int = 100_000
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def _builders(goal: Target, limits: Limits) -> Builders:
         return Part(stack.program(dfa), stack_certificate(stack, dfa, goal, joint).data, dfa)
 
     many = goal.name == "deltaproduct" and limits.max_factors is None
-    return Builders(track, registers if many else None, remember, stacked)
+    return Builders(track, registers if many else None, remember, stacked, limits.max_order)
 
 
 # Targets of one automaton ask for the same cascade one after the other.

@@ -39,13 +39,14 @@ class Builders:
     `track` a permutation automaton, or a group's word problem with the element of each letter; `remember` the last
     value or two, for the automaton whose states are named by them, with the order of each letter (0: hold; 1 + x: the
     value becomes x); `stack` makes a part of a settled stack and the size of its search. `registers`, where a target
-    can: both in one layer, see `registers.registers_program`.
+    can: both in one layer, see `registers.registers_program`. `max_order` is the most elements of a component's group.
     """
 
     track: Callable[[Dfa, Group | None, tuple[int, ...]], Part]
     registers: Callable[[Dfa, tuple[Map, ...], int], Part] | None
     remember: Callable[[Dfa, tuple[int, ...]], Part]
     stack: Callable[[Stack, Dfa, int], Part]
+    max_order: int = 100_000
 
 
 def settle(dfa: Dfa, modules: tuple[Module, ...], reads: tuple[int, ...], max_joint: int) -> tuple[Stack, int]:
@@ -201,9 +202,9 @@ class _Halves:
 
 # Targets of one automaton ask for the same one after the other.
 @lru_cache(maxsize=KEPT)
-def _halves(actions: tuple[Map, ...], start: int, read: bool) -> _Halves:
+def _halves(actions: tuple[Map, ...], start: int, read: bool, max_order: int) -> _Halves:
     constant = [len(set(f)) == 1 for f in actions]
-    split = split_resets(actions)
+    split = split_resets(actions, max_order=max_order)
     group = split.group
     # A bijection's element is where it moves the identity, element 0.
     moves = tuple(0 if c else split.moves[f][0] for c, f in zip(constant, actions, strict=True))
@@ -226,7 +227,7 @@ def _halves(actions: tuple[Map, ...], start: int, read: bool) -> _Halves:
 
 def _split(actions: tuple[Map, ...], start: int, make: Builders, max_joint: int, *, read: bool) -> Part:
     """Group part and memory of one component: a stack that knows (value before the last reset, moved along; value)."""
-    made = _halves(actions, start, read)
+    made = _halves(actions, start, read, make.max_order)
     bijective = make.track(made.problem, made.group, made.chosen)
     memory = _memory(tuple(made.orders.values()), start, make, read=read)
     letters = sorted(set(made.orders.values()))

@@ -35,7 +35,9 @@ def span_of(bounds, ends, sequence, T, CHUNKS, VARLEN: tl.constexpr):
     return chunk, count, first, length
 
 
-@triton.jit
+# A number of chunks that is 1 would be a constant, and the loop would go: from what is left, ptxas 12.8 makes code that
+# reads a register which nothing writes (benchmarks/undefined_registers.py).
+@triton.jit(do_not_specialize=["CHUNKS"])
 def forward_kernel(
     kd, kt, qt, aqk, tinv, norms, betas, q_scales, decay, q, k, falls, rises, v, h, r, o, s0, s1, bounds, ends, T,
     CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
@@ -111,7 +113,7 @@ def forward_kernel(
         tl.store(s1 + held, S, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["CHUNKS"])
 def backward_kernel(
     kd, kt, qt, aqk, tinv, norms, betas, q_scales, decay, q, k, falls, rises, do, dh, dv, ds1, ds0, bounds, ends, T,
     CHUNKS, H, HV, K: tl.constexpr, V: tl.constexpr, N: tl.constexpr, P: tl.constexpr, C: tl.constexpr,

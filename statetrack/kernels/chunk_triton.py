@@ -193,7 +193,7 @@ def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> l
     others = [
         replace(first, prepare_channels=channels, prepare_warps=8, matrix_warps=8),
         replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4),
-        replace(first, gradient_warps=8, gradient_registers=None, gradient_stages=1),
+        replace(first, gradient_warps=8, gradient_registers=None),
         replace(first, gradient_warps=16 if channels > 64 else 8, gradient_columns=min(_block(V), 32)),
         replace(first, state_columns=min(_block(V), 32), state_stages=3, solve_warps=4),
         replace(first, state_columns=min(_block(V), 64), state_stages=3),

@@ -154,6 +154,15 @@ def test_the_budget_of_cascades_is_told_with_its_flag_and_can_be_raised() -> Non
     assert build(dfa, "deltaproduct", construction="cascade", max_cascade=30).plan.construction == "cascade"
 
 
+def test_the_bound_of_a_components_group_is_told_with_its_flag_and_can_be_raised() -> None:
+    images = {"a": "12340", "b": "10234", "r": "22222"}
+    edges = {(str(q), letter): image[q] for letter, image in images.items() for q in range(5)}
+    s5_and_a_reset = from_table([*images], [*"01234"], "0", edges, {"0": True})
+    with pytest.raises(NoConstruction, match="100 group elements: stopped; raise the bound with --max-order"):
+        build(s5_and_a_reset, "ckda", max_order=100)
+    assert build(s5_and_a_reset, "ckda", max_order=120).plan.construction == "cascade"
+
+
 @pytest.mark.parametrize("goal", ["kda", "gdn", "deltanet", "deltanet-wide"])
 def test_a_group_that_moves_its_own_elements_is_tracked_by_cosets_along_a_chain(goal: str) -> None:
     made = build(read_automaton(AUTOMATA / "s5_cayley.json"), goal)

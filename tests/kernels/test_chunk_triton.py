@@ -344,6 +344,8 @@ def test_scalar_gates_and_none_in_every_precision(
 ) -> None:
     case = Case(T=200, HV=2, K=K, V=V, n=n, dtype=dtype, precision=precision, kind=kind, scalar=True)
     slack = 1.5 if dtype == torch.float32 else 1.5 * max(1.0, LIMITS["bf16"] / case.limit)
+    if dtype == torch.float16:
+        slack *= 1.25  # its raw keys are rounded to bfloat16, where those of bfloat16 are exact
     assert case.failing(slack) == {}
 
 
