@@ -17,8 +17,12 @@ from statetrack.lab.fla_checkpoint import Checkpoint
 Floats = NDArray[np.float64]
 
 
-def logits_of(checkpoint: Checkpoint, ids: list[int], kind: Any = np.float64) -> Floats:
-    """Logits [T, vocabulary] of one sequence, computed in the number format `kind`."""
+def logits_of(checkpoint: Checkpoint, ids: list[int], kind: Any = np.float64, stored: Any = None) -> Floats:
+    """Logits [T, vocabulary] of one sequence, computed in the number format `kind`.
+
+    `stored`: the format in which the mixers keep their projections and what SiLU makes of them; the kernels read these
+    and compute on.
+    """
     config = checkpoint.config
     w = {name: np.asarray(t).astype(kind) for name, t in checkpoint.tensors.items()}
     x = w["model.embeddings.weight"][np.array(ids)]
@@ -26,25 +30,26 @@ def logits_of(checkpoint: Checkpoint, ids: list[int], kind: Any = np.float64) ->
     for i in range(config["num_hidden_layers"]):
         block = {n.removeprefix(f"model.layers.{i}."): t for n, t in w.items() if n.startswith(f"model.layers.{i}.")}
         mixer = {n.removeprefix("attn."): t for n, t in block.items() if n.startswith("attn.")}
-        x = x + mixed(config, mixer, rms(x, block["attn_norm.weight"], eps))
+        x = x + mixed(config, mixer, rms(x, block["attn_norm.weight"], eps), stored or kind)
         y = rms(x, block["mlp_norm.weight"], eps)
         inner = silu(y @ block["mlp.gate_proj.weight"].T) * (y @ block["mlp.up_proj.weight"].T)
         x = x + inner @ block["mlp.down_proj.weight"].T
     return rms(x, w["model.norm.weight"], eps) @ w["lm_head.weight"].T
 
 
-def mixed(config: dict[str, object], w: dict[str, Floats], x: Floats) -> Floats:
+def mixed(config: dict[str, object], w: dict[str, Floats], x: Floats, stored: Any) -> Floats:
     """The mixer's output [T, hidden]."""
     kind, heads = config["model_type"], int(str(config["num_heads"]))
     plain = config.get("qk_activation") == "identity"
     factors = int(str(config.get("num_householder", 1)))
     made: dict[str, Floats] = {}
     for name in "qkv":
-        y = x @ w[f"{name}_proj.weight"].T
+        y = (x @ w[f"{name}_proj.weight"].T).astype(stored).astype(x.dtype)
         if config["use_short_conv"]:
             y = convolved(y, w[f"{name}_conv1d.weight"])
         n = 1 if name == "q" else factors
-        made[name] = (y if plain and name != "v" else silu(y)).reshape(len(x), n, heads, -1)
+        y = (y if plain and name != "v" else silu(y)).astype(stored).astype(x.dtype)
+        made[name] = y.reshape(len(x), n, heads, -1)
     q, k = (y / np.sqrt((y**2).sum(-1, keepdims=True) + 1e-6) for y in (made["q"], made["k"]))
     beta = x.dtype.type(2.0 if config["allow_neg_eigval"] else 1.0) * sigmoid(x @ w["b_proj.weight"].T)
     beta = beta.reshape(len(x), factors, heads)

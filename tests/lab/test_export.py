@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -209,6 +210,19 @@ def test_our_own_modules_give_the_programs_outputs(source: str, target: str, let
     assert said == compiled.program.run([compiled.program.alphabet[t] for t in tokens])
     lead = logits[0].topk(2, -1).values
     assert float((lead[:, 0] - lead[:, 1]).min()) > 19.99
+
+
+def test_preimages_in_bfloat16_count_on_the_layers_rounding() -> None:
+    """Keys are right as the layer stores them; without that rounding the angles of Z60 are off and add up."""
+    found = weights("Z60", "deltaproduct", "all")
+    made = fla_checkpoint(found, "gated_deltaproduct", dtype="bfloat16")
+    tokens, states = word(found, 3000)
+    first, starts = made.facts["first_state_id"], len(made.facts["start_ids"])
+    wrong: dict[str, int] = {}
+    for name, stored in (("stored", ml_dtypes.bfloat16), ("exact", None)):
+        logits = logits_of(made, ids_of(made, tokens), stored=stored)[starts:]
+        wrong[name] = int((logits[:, first : first + 60].argmax(-1) != states[1:]).sum())
+    assert wrong["stored"] == 0 < wrong["exact"]
 
 
 @pytest.mark.parametrize(("source", "target"), [("Z5", "ckda"), ("S3", "deltaproduct"), ("(ab)*", "deltaproduct")])
