@@ -58,8 +58,7 @@ def _uniform(name: str, operands: list[str]) -> tuple[set[int], set[int]]:
     width = 4 if ".128" in name else 2 if ".64" in name or "WIDE" in name else 1
     writes: set[int] = set()
     reads: set[int] = set()
-    target = name.startswith(("U", "R2UR", "S2UR"))
-    for operand in operands:
+    for place, operand in enumerate(operands):
         for holder, number in _UNIFORM.findall(operand):
             first = int(number)
             if holder == "gdesc[":
@@ -68,9 +67,8 @@ def _uniform(name: str, operands: list[str]) -> tuple[set[int], set[int]]:
                 reads |= set(range(first + 2 * half, first + 4))
             elif holder:
                 reads |= {first, first + 1}
-            elif target and operand == f"UR{number}":
+            elif place == 0 and operand == f"UR{number}":
                 writes |= set(range(first, first + (1 if name == "R2UR" else width)))
-                target = False
             else:
                 reads |= set(range(first, first + (2 if name == "UIADD3.64" else 1)))
     return writes, reads

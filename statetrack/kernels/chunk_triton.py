@@ -178,7 +178,8 @@ def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> l
     """The same for `chunk_scalar`, where one program takes all channels of a chunk.
 
     With a query for two factors 8 warps of 128 registers nearly hold the gradients, so that two blocks live on a
-    processor; with one for each factor it takes 16 warps.
+    processor; with one for each factor it takes 16 warps. 64 channels of two factors and more are not left to
+    4 warps: ptxas 12.8 leaves registers unset there.
     """
     channels = _block(K)
     first = replace(
@@ -192,7 +193,7 @@ def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> l
     first = replace(first, gradient_stages=2, gradient_registers=128 if limited else None)
     others = [
         replace(first, prepare_channels=channels, prepare_warps=8, matrix_warps=8),
-        replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4),
+        replace(first, gradient_warps=24 - first.gradient_warps if channels > 64 else 4 if rows == 1 else 8),
         replace(first, gradient_warps=8, gradient_registers=None),
         replace(first, gradient_warps=16 if channels > 64 else 8, gradient_columns=min(_block(V), 32)),
         replace(first, state_columns=min(_block(V), 32), state_stages=3, solve_warps=4),
