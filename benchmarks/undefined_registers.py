@@ -101,11 +101,12 @@ def compile_only(capability: int) -> dict[str, Any]:
     run = JITFunction.run
 
     def compiled(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kernel = run(self, *args, **kwargs | {"warmup": True})
+        kernel: Any = run(self, *args, **kwargs | {"warmup": True})
         made.setdefault(kernel.hash, kernel)
         return kernel
 
-    driver.set_active(NoDevice(capability))
+    nowhere: Any = NoDevice(capability)
+    driver.set_active(nowhere)
     JITFunction.run = compiled
     return made
 
