@@ -17,7 +17,7 @@ References: Zeiger, *Cascade synthesis of finite-state machines* (1967), whose c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -186,20 +186,30 @@ def _check(dfa: Dfa, start: int, last: list[Triple]) -> None:
             raise CertificateFailed(where, repr(dfa.states[q]), repr(dfa.states[int(dfa.delta[p, token])]))
 
 
+def listings(dfa: Dfa, most: int, max_sets: int) -> Iterator[Listing]:
+    """By holonomy and by holes, fewer triples first.
+
+    Each is made when it is asked for: holes that have more triples than tiles only if tiles do not do. (Their levels
+    can be the smaller: S8 moves 28 pairs of points, but 8 holes.) BudgetExceeded if neither is within the bounds.
+    """
+    tiles = _listed(dfa, False, most, max_sets)
+    fewer = most if isinstance(tiles, BudgetExceeded) else min(most, tiles.triples)
+    holes = _listed(dfa, True, fewer, max_sets)
+    if isinstance(tiles, BudgetExceeded) and isinstance(holes, BudgetExceeded):
+        raise tiles
+    yield from (one for one in (holes, tiles) if isinstance(one, Listing))
+    if isinstance(holes, BudgetExceeded) and fewer < most:
+        holes = _listed(dfa, True, most, max_sets)
+        yield from (holes,) if isinstance(holes, Listing) else ()
+
+
 # Targets of one automaton ask for the same ones one after the other.
-@lru_cache(maxsize=4)
-def listings(dfa: Dfa, most: int, max_sets: int) -> tuple[Listing, ...]:
-    """By holonomy and by holes, fewer triples first; those with more of them than holonomy are not listed."""
-    found: list[Listing] = []
-    met: BudgetExceeded | None = None
-    for make in (lambda: holonomy_descent(dfa, max_sets=max_sets), lambda: hole_descent(dfa)):
-        try:
-            found.append(listing(make(), min([most, *(one.triples for one in found)])))
-        except BudgetExceeded as error:
-            met = met or error
-    if not found and met is not None:
-        raise met
-    return tuple(sorted(found, key=lambda one: one.triples))
+@lru_cache(maxsize=8)
+def _listed(dfa: Dfa, holes: bool, most: int, max_sets: int) -> Listing | BudgetExceeded:
+    try:
+        return listing(hole_descent(dfa) if holes else holonomy_descent(dfa, max_sets=max_sets), most)
+    except BudgetExceeded as error:
+        return error
 
 
 def chain_of(found: Listing, make: Builders, max_joint: int) -> Chain:

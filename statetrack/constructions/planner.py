@@ -147,16 +147,16 @@ def _chain(source: Source, goal: Target, limits: Limits) -> Made:
     """A chain of sets, holonomy's or that of holes: where a cascade has too many states in reach to list them."""
     if source.dfa.is_permutation():
         return None
-    met: BudgetExceeded | NoConstruction | NotExpressible | None = None
+    met: list[BudgetExceeded | NoConstruction | NotExpressible] = []
     for found in listings(source.dfa, limits.max_states, limits.max_cascade // _CHAINS_A_SET):
         try:
             chain = chain_of(found, _builders(goal, limits), limits.max_states)
         except (BudgetExceeded, NoConstruction, NotExpressible) as error:
-            met = met or error
+            met.append(error)
         else:
             return chain.program(source.dfa), chain_certificate(chain, source.dfa, goal)
-    assert met is not None
-    raise met
+    # A bound can be raised.
+    raise next((error for error in met if isinstance(error, BudgetExceeded)), met[0])
 
 
 def _tower(source: Source, goal: Target, limits: Limits) -> Made:

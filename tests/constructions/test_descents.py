@@ -21,10 +21,10 @@ from statetrack.constructions.compiler import compile_source
 from statetrack.constructions.composed import closed_program
 from statetrack.constructions.descents import Descent, Listing, hole_descent, holonomy_descent, listing, listings
 from statetrack.constructions.holonomy import holonomy_cascade
-from statetrack.errors import BudgetExceeded, CertificateFailed
+from statetrack.errors import BudgetExceeded, CertificateFailed, NoConstruction
 from statetrack.printing import network_facts
 from statetrack.proofs_check import networks
-from statetrack.theory.automata import Dfa, minimise
+from statetrack.theory.automata import Dfa, from_table, minimise
 from statetrack.theory.regex import parse_regex
 from tests.strategies import dfas, fewer
 
@@ -68,10 +68,25 @@ def test_fewer_rows_than_chains() -> None:
     with pytest.raises(BudgetExceeded, match="915,600"):
         holonomy_cascade(dfa)
     assert [(len(one.starts), one.triples) for one in listings(dfa, 1_000_000, 20_000)] == [(10, 14_663), (56, 131_370)]
-    # Holes are not listed where holonomy has fewer triples.
-    assert len(listings(parse_regex("[ab]*a[ab]{3}"), 1_000_000, 20_000)) == 1
+    # Holes that have more triples than tiles come last.
+    found = list(listings(parse_regex("[ab]*a[ab]{3}"), 1_000_000, 20_000))
+    assert [len(one.starts) for one in found] == [4, 15]
+    assert found[0].triples < found[1].triples
     with pytest.raises(BudgetExceeded, match="--max-states"):
-        listings(dfa, 1_000, 20_000)
+        next(listings(dfa, 1_000, 20_000))
+
+
+def test_where_tiles_are_too_many_holes_may_do() -> None:
+    """S4 moves six pairs of four points but four holes: with 24 x 4 x 4 states to list, tiles pass the bound."""
+    images = {"a": "1230", "b": "1023", "c": "0011"}
+    edges = {(str(q), letter): image[q] for letter, image in images.items() for q in range(4)}
+    dfa = from_table([*images], [*"0123"], "0", edges, {"0": True})
+    tiles, holes = listings(dfa, 1_000_000, 20_000)
+    assert [max(max(f) for f in one.actions[0].values()) + 1 for one in (tiles, holes)] == [6, 4]
+    with pytest.raises(NoConstruction, match="383 states of the cascade: stopped; raise the bound with --max-states"):
+        build(dfa, "ckda", construction="chain", max_states=383)
+    depths = [len(build(dfa, "ckda", construction="chain", max_states=most).dims) for most in (384, 863, 864)]
+    assert depths == [6, 6, 4]
 
 
 def test_a_descent_that_is_wrong_is_refused() -> None:
