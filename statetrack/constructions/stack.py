@@ -228,6 +228,10 @@ def _halves(actions: tuple[Map, ...], start: int, read: bool, max_order: int) ->
 def _split(actions: tuple[Map, ...], start: int, make: Builders, max_joint: int, *, read: bool) -> Part:
     """Group part and memory of one component: a stack that knows (value before the last reset, moved along; value)."""
     made = _halves(actions, start, read, make.max_order)
+    # Any two resets at any two elements, and then any element: so many states are met at least.
+    values = set(made.orders.values()) - {0}
+    if made.group.order * len(values) ** (1 + read) > max_joint:
+        raise BudgetExceeded("states of the cascade", max_joint, "--max-states")
     bijective = make.track(made.problem, made.group, made.chosen)
     memory = _memory(tuple(made.orders.values()), start, make, read=read)
     letters = sorted(set(made.orders.values()))
