@@ -52,6 +52,14 @@ def slow(job):
     log("end", job)
     return outcome
 
+def held(job):
+    log("begin", job)
+    while job.file >= "parity" and not os.path.exists(os.environ["BATCH_LOG"] + ".go"):
+        time.sleep(0.05)
+    outcome = build_job(job)
+    log("end", job)
+    return outcome
+
 def deadly(job):
     if job.file == "mod6.json":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -211,14 +219,14 @@ def test_a_killed_worker_and_one_past_its_time_cost_their_own_job_only(
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "stopped"])
 def test_a_batch_ended_in_the_middle_goes_on_where_it_was(folder: Path, log: Path, number: int) -> None:
     output = folder / "statetrack-ckda"
-    code = f"import batch_work, statetrack.batch as b; b.batch({str(folder)!r}, 'ckda', jobs=2, work=batch_work.slow)"
+    code = f"import batch_work, statetrack.batch as b; b.batch({str(folder)!r}, 'ckda', jobs=2, work=batch_work.held)"
     paths = os.pathsep.join(entry for entry in sys.path if entry)
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.DEVNULL
     ) as run:
         until(lambda: len(journal(output)) >= 2)
         with pytest.raises(InvalidFile, match="another batch is writing"):
-            batch(folder, "ckda", work=work("slow"))
+            batch(folder, "ckda", work=work("held"))
         run.send_signal(number)
         assert run.wait(20) != 0
     pids = {int(line.split()[2]) for line in log.read_text().splitlines()}
@@ -226,7 +234,8 @@ def test_a_batch_ended_in_the_middle_goes_on_where_it_was(folder: Path, log: Pat
     recorded = {record["file"] for record in journal(output)}
     assert 2 <= len(recorded) < 6
     log.write_text("")
-    done = batch(folder, "ckda", jobs=2, work=work("slow"))
+    log.with_suffix(".go").touch()
+    done = batch(folder, "ckda", jobs=2, work=work("held"))
     assert done.counts == {"built": 6, "refused": 0, "failed": 0, "lost": 0, "kept": len(recorded)}
     assert sorted(logged(log, "begin")) == sorted(set(NAMES) - recorded)
     assert Counter(record["file"] for record in journal(output)) == Counter(NAMES)
