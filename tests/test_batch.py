@@ -219,7 +219,12 @@ def test_a_killed_worker_and_one_past_its_time_cost_their_own_job_only(
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "stopped"])
 def test_a_batch_ended_in_the_middle_goes_on_where_it_was(folder: Path, log: Path, number: int) -> None:
     output = folder / "statetrack-ckda"
-    code = f"import batch_work, statetrack.batch as b; b.batch({str(folder)!r}, 'ckda', jobs=2, work=batch_work.held)"
+    # A process that was started in the background ignores SIGINT.
+    code = f"""
+import signal, batch_work, statetrack.batch as b
+signal.signal(signal.SIGINT, signal.default_int_handler)
+b.batch({str(folder)!r}, 'ckda', jobs=2, work=batch_work.held)
+"""
     paths = os.pathsep.join(entry for entry in sys.path if entry)
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.DEVNULL
@@ -228,7 +233,10 @@ def test_a_batch_ended_in_the_middle_goes_on_where_it_was(folder: Path, log: Pat
         with pytest.raises(InvalidFile, match="another batch is writing"):
             batch(folder, "ckda", work=work("held"))
         run.send_signal(number)
-        assert run.wait(20) != 0
+        try:
+            assert run.wait(20) != 0
+        finally:
+            run.kill()
     pids = {int(line.split()[2]) for line in log.read_text().splitlines()}
     until(lambda: not any(map(alive, pids)), 10)
     recorded = {record["file"] for record in journal(output)}
