@@ -88,16 +88,17 @@ def test_what_a_format_holds_is_said_and_right_to_its_last_token() -> None:
     made = st.build(LAST_BUT_ONE, "ckda", scaled=200)
     with pytest.raises(InvalidInput, match="it holds 55; give --scaled 112 at most"):
         made.weights("float32")
-    assert made.weights("float64").run(random=20, length=200, device="cpu").wrong == 0
+    assert made.weights("float64").run(random=20, length=200, device="cpu", executor="reference").wrong == 0
     longest = st.build(LAST_BUT_ONE, "ckda", scaled=112)
-    trace = longest.weights("float32").run(random=200, length=112, device="cpu")
+    trace = longest.weights("float32").run(random=200, length=112, device="cpu", executor="reference")
     assert (trace.wrong, trace.tokens) == (0, 200 * 112)
     with pytest.raises(InvalidInput, match="it holds 6"):
         longest.weights("float16")
 
 
 def test_words_past_the_horizon_are_answered_wrong() -> None:
-    trace = st.build(LAST_BUT_ONE, "ckda", scaled=30).weights("float64").run(random=50, length=90, device="cpu")
+    weights = st.build(LAST_BUT_ONE, "ckda", scaled=30).weights("float64")
+    trace = weights.run(random=50, length=90, device="cpu", executor="reference")
     assert trace.first_wrong is not None
     assert trace.first_wrong >= 30
 
@@ -105,7 +106,7 @@ def test_words_past_the_horizon_are_answered_wrong() -> None:
 def test_weights_files_keep_their_horizon(tmp_path: Path) -> None:
     path = tmp_path / "scaled.safetensors"
     st.build(LAST_BUT_ONE, "kda", scaled=50).weights().save(path)
-    assert st.load(path).run(random=20, length=50, device="cpu").wrong == 0
+    assert st.load(path).run(random=20, length=50, device="cpu", executor="reference").wrong == 0
     from statetrack.api import check
 
     assert "of up to 50 tokens" in check(path)["proved"]
