@@ -148,12 +148,12 @@ def asked() -> Iterator[dict[str, Any]]:
 
 def job(sizes: dict[str, Any], capability: int) -> dict[str, Any]:
     """What came of every configuration of a job, for many tokens and for one chunk."""
-    from statetrack.kernels.chunk_triton import launches
+    from statetrack.kernels.chunk_triton import fits_rows, launches
 
     made = compile_only(capability)
     K, V, factors = sizes["K"], sizes["V"], sizes["factors"]
     light = sizes["half"] and sizes["precision"] == "fast"
-    own = sizes["scalar"] and K <= 128 and factors <= (4 if light else 2)
+    own = sizes["scalar"] and fits_rows(K, factors, light)
     offered = [launches(K, V, factors, sizes["precision"], light, programs, own) for programs in (1, 32, 128)]
     # Calls take the first. The others are for those who tune: they are compiled in the layers' format and sizes.
     tuned = light and K == V

@@ -196,7 +196,7 @@ def listings(dfa: Dfa, most: int, max_sets: int) -> Iterator[Listing]:
     fewer = most if isinstance(tiles, BudgetExceeded) else min(most, tiles.triples)
     holes = _listed(dfa, True, fewer, max_sets)
     if isinstance(tiles, BudgetExceeded) and isinstance(holes, BudgetExceeded):
-        raise tiles
+        raise tiles.with_traceback(None)
     yield from (one for one in (holes, tiles) if isinstance(one, Listing))
     if isinstance(holes, BudgetExceeded) and fewer < most:
         holes = _listed(dfa, True, most, max_sets)
@@ -209,7 +209,8 @@ def _listed(dfa: Dfa, holes: bool, most: int, max_sets: int) -> Listing | Budget
     try:
         return listing(hole_descent(dfa) if holes else holonomy_descent(dfa, max_sets=max_sets), most)
     except BudgetExceeded as error:
-        return error
+        # What is kept must not hold the tables of the search that was stopped.
+        return error.with_traceback(None)
 
 
 def chain_of(found: Listing, make: Builders, max_joint: int) -> Chain:

@@ -174,6 +174,15 @@ def launches(
     return list(dict.fromkeys([first, *others]))
 
 
+def fits_rows(K: int, factors: int, light: bool) -> bool:
+    """Whether `chunk_scalar` takes gates of rows or none; `light`: 16 bits in `fast`.
+
+    Its pass over the chunks must load ahead where a chunk has 64 rows (docs/kernels-log.md), for which there is room in
+    16 bits, with heads to 128.
+    """
+    return K <= 128 and factors <= (4 if light else 2)
+
+
 def _scalar_launches(first: Launch, K: int, V: int, rows: int, light: bool) -> list[Launch]:
     """The same for `chunk_scalar`, where one program takes all channels of a chunk.
 
@@ -240,10 +249,9 @@ def ckda_chunk(
             cu_seqlens=cu_seqlens, precision=precision,
         )  # fmt: skip
     half = q.dtype in (torch.bfloat16, torch.float16)
-    # Only our own pass over the chunks takes raw keys, and it must load ahead where a chunk has 64 rows
-    # (docs/kernels-log.md): there is room for that in 16 bits, with heads to 128.
-    own = K <= 128 and factors <= (4 if half and precision == "fast" else 2)
-    scalar = states is None and own and (values is None or values.shape[-1] == 1)
+    # Only our own pass over the chunks takes raw keys.
+    rows_only = states is None and (values is None or values.shape[-1] == 1)
+    scalar = rows_only and fits_rows(K, factors, half and precision == "fast")
     if launch is None:
         launch = launches(K, V, factors, precision, half, sequences * value_heads, scalar)[0]
     rows = 1 << (factors - 1).bit_length()
