@@ -158,7 +158,7 @@ def measure(job: Job, place: str) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         model, storage, tables_as = setting(job.case, job.format)
-        proved = built(job.case, *parts(job.format))[1]
+        proved = proved_length(job.case, *parts(job.format)) if job.order == "recurrent" else None
         how: dict[str, Any] = {"words": job.words, "length": job.length, "storage": storage, "tables_as": tables_as}
         tokens = tokens_of(job, place)
         found = survival(model, tokens, order=job.order, device=place, **how).tolist()
@@ -167,12 +167,12 @@ def measure(job: Job, place: str) -> dict[str, Any]:
         return row | {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
     alive = sum(n == job.length for n in found)
     seconds = time.perf_counter() - started
-    violates = job.order == "recurrent" and proved is not None and any(n < min(proved, job.length) for n in found)
+    violates = proved is not None and any(n < min(proved, job.length) for n in found)
     return row | {
         "survived": sorted(found),
         "least": min(found),
         "alive": alive,
-        "proved": proved if job.order == "recurrent" else None,
+        "proved": proved,
         "violates": violates,
         "seconds": round(seconds, 3),
     }
@@ -199,7 +199,7 @@ def tokens_of(job: Job, place: str) -> Any:
 def setting(case: str, format: str) -> tuple[Model, torch.dtype, torch.dtype]:
     """Tables of a construction, and the formats of states and of tables."""
     tables, state = parts(format)
-    return built(case, tables, state)[0], getattr(torch, state), getattr(torch, tables)
+    return model_of(weights(case, tables)), getattr(torch, state), getattr(torch, tables)
 
 
 def parts(format: str) -> tuple[str, str]:
@@ -209,13 +209,19 @@ def parts(format: str) -> tuple[str, str]:
 
 
 @cache
-def built(case: str, tables: str, state: str) -> tuple[Model, float | None]:
-    """A construction's tables, and the length that is proved for states in this format (infinity as a large number)."""
-    made = st.build(*CASES[case], check=False)
-    weights = made.weights(tables)
-    if tables != state:
-        return model_of(weights), None
-    return model_of(weights), min(float(weights.horizon()), 1e300)
+def construction(case: str) -> Any:
+    return st.build(*CASES[case], check=False)
+
+
+@cache
+def weights(case: str, tables: str) -> Any:
+    return construction(case).weights(tables)
+
+
+@cache
+def proved_length(case: str, tables: str, state: str) -> float | None:
+    """The length that every word may have, proved where tables and states have one format (infinity: 1e300)."""
+    return min(float(weights(case, tables).horizon()), 1e300) if tables == state else None
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 FAMILIES = ("random", "periodic", "adversarial")
 _LONGEST_PERIOD = 8
 _BEAM, _SEARCHED = 64, 512
-_BUFFER_BYTES = 256 * 2**20
+# A GPU waits for launches where they are small.
+_BUFFER_BYTES = {"cpu": 256 * 2**20, "cuda": 2 * 2**30}
+# Columns are whole chunks of the Triton path, as far as they go.
+_ROWS = 64
 
 
 def survival(
@@ -58,7 +61,8 @@ def survival(
         tokens: the columns start..stop-1 of the words, for every (start, stop) in order.
         storage, tables_as: formats of state and tables, see `reference.recurrent`.
         order: see `orders.order_of`.
-        chunk: columns at a time; None keeps the largest buffer near 256 MiB. A run ends early when no word is left.
+        chunk: columns at a time; None keeps the largest buffer near 256 MiB, 2 GiB on CUDA. A run ends early when no
+            word is left.
 
     Raises:
         InvalidInput: a weighted model, an unknown order, a layer that the order cannot run.
@@ -76,7 +80,7 @@ def survival(
     state = torch.full((words,), model.start, dtype=torch.int32, device=place)
     alive = torch.ones(words, dtype=torch.bool, device=place)
     reached = torch.full((words,), length, dtype=torch.int64, device=place)
-    step = chunk or _columns(model, words, order)
+    step = chunk or _columns(model, words, order, _BUFFER_BYTES[place.type])
     for start in range(0, length, step):
         columns = tokens(start, min(start + step, length)).to(place).contiguous()
         truth = kernels.walk(delta, columns, state)
@@ -185,11 +189,13 @@ def _beam(away: Tensor, near: Tensor, size: int, generator: torch.Generator) -> 
     return torch.cat([best, rest[torch.randperm(len(rest), generator=generator)[: size // 3]]])
 
 
-def _columns(model: Model, words: int, order: str) -> int:
-    """Columns that keep the largest buffer of a layer near 256 MiB."""
-    most = 1
+def _columns(model: Model, words: int, order: str, most: int) -> int:
+    """Columns that keep the largest buffer of a layer near `most` bytes."""
+    widest = 1
     for layer in model.layers:
         _, heads, factors, rows, columns = layer.tables.shape
-        row = {"recurrent": columns, "scan": 3 * (rows + columns) ** 2}.get(order, 12 * factors * (rows + columns + 32))
-        most = max(most, 8 * heads * row)
-    return max(64, _BUFFER_BYTES // (words * most))
+        row = {"recurrent": columns + 12, "scan": 3 * (rows + columns) ** 2}.get(
+            order, 12 * factors * (rows + columns + 32)
+        )
+        widest = max(widest, 8 * heads * row)
+    return max(_ROWS, most // (words * widest) // _ROWS * _ROWS)
