@@ -77,7 +77,8 @@ def execute(
             start..stop-1, called in order and first with (0, 0); then `length` is the number of columns.
         storage, tables_as: number formats of the state and of the tables (None: as the state), see
             `reference.recurrent`.
-        executor: "auto" is Triton where it runs and K, V ≤ 64, else the reference on the same device.
+        executor: "auto" is Triton where it is compiled and K, V ≤ 64, else the reference on the same device; "triton"
+            takes its interpreter too (TRITON_INTERPRET=1).
         chunk: columns at a time; None keeps the registers and the largest buffer near 512 MiB together.
         keep_answers: whether the answers (4 bytes a token, on the device) are kept.
         progress: called after each chunk with the tokens done, padding included.
@@ -401,7 +402,8 @@ def _choose(
         available, why = False, f"K or V is {widest}, at most {WIDEST}"
     if executor == "triton" and not available:
         raise KernelUnavailable("tracker", why, "use executor='reference' or 'auto'")
-    if executor == "reference" or not available:
+    # Triton's interpreter is many times slower than the reference: it runs where it is asked for by name.
+    if executor == "reference" or not available or (executor == "auto" and is_interpreted()):
         return _Kernels(recurrent, nearest, walk, storage, tables_as, f"reference on {place}, {formats}")
     place += " (interpreted)" if is_interpreted() else ""
     return _Kernels(tracker, nearest_triton, walk_triton, storage, tables_as, f"triton tracker on {place}, {formats}")
