@@ -1,6 +1,6 @@
 """Writes the rows of a benchmark as JSON and as a table.
 
-Main definitions: `save`.
+Main definitions: `save`, `write_table`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
@@ -29,18 +30,23 @@ def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str) -
     }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    page = RESULTS / f"{name}-{device}.md"
+    write_table(page, rows, device_name)
+    print(f"written: {page}", file=sys.stderr)
+
+
+def write_table(page: Path, rows: list[dict[str, Any]], device_name: str) -> None:
+    """Write the rows as a table in Markdown, under the device's name."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = Table(*columns, box=box.MARKDOWN)
     for row in rows:
         table.add_row(*(_cell(row.get(key)) for key in columns))
-    page = RESULTS / f"{name}-{device}.md"
     with page.open("w", encoding="utf-8") as file:
         Console(file=file, width=4000).print(f"{device_name}\n", table)
-    print(f"written: {page}", file=sys.stderr)
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else escape(str(value))
 
 
 def _version(package: str) -> str | None:

@@ -1,8 +1,9 @@
 """Certified trackers through the kernels for a million steps: what finite precision does to each construction.
 
-For every construction: `--words` random words of `--steps` tokens, every decoded state compared with the automaton's on
-the device; then a shorter run of the same kernel against the float64 reference, with the error set beside its proved
-bound; and the speed of the kernel beside the plain torch reference on the same device.
+For every case (`--constructions`: every construction of benchmarks/horizons.py): `--words` random words of `--steps`
+tokens, every decoded state compared with the automaton's on the device; for the cases also a shorter run of the same
+kernel against the float64 reference, with the error set beside its proved bound, and the speed of the kernel beside the
+plain torch reference on the same device. A word that fails within the proved length ends the run with exit code 1.
 """
 # SymPy and torch are only partly typed.
 # pyright: basic
@@ -15,6 +16,7 @@ import time
 from typing import Any
 
 import torch
+from horizons import SOURCES
 from report import save
 
 import statetrack as st
@@ -51,19 +53,28 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--place", default="cuda", help="torch device")
     parser.add_argument("--atlas", type=int, default=0, help="in place of the cases, so many groups by one layer")
+    parser.add_argument("--constructions", action="store_true", help="in place of the cases, every construction")
+    parser.add_argument("--share", default="1/1", help="of these every n-th from the k-th on, as k/n")
     options = parser.parse_args()
-    cases = chosen(options.atlas) if options.atlas else CASES
+    cases: tuple[tuple[str, ...], ...] = chosen(options.atlas) if options.atlas else CASES
+    kind = "atlas-trackers" if options.atlas else "trackers"
+    if options.constructions:
+        first, each = map(int, options.share.split("/"))
+        cases, kind = SOURCES[first - 1 :: each], "horizons"
     rows: list[dict[str, Any]] = []
     name = torch.cuda.get_device_name() if options.place == "cuda" else options.place
     try:
         for dtype in options.formats:
-            for source, target in cases:
-                rows.append(measure(built(source, target).weights(dtype), source, target, dtype, options))
+            for case in cases:
+                rows.append(measure(built(*case).weights(dtype), case, dtype, options))
                 shown = ("source", "target", "format", "wrong", "first_wrong", "proved_length", "ours_seconds", "ratio")
                 print({key: rows[-1].get(key) for key in shown}, flush=True)
     finally:
         # What is measured is kept, also when the run is stopped.
-        save("atlas-trackers" if options.atlas else "trackers", options.device, rows, name)
+        save(kind, options.device, rows, name)
+    broken = [row for row in rows if row["first_wrong"] is not None and row["first_wrong"] < row["proved_length"]]
+    if broken:
+        raise SystemExit(f"{len(broken)} runs with a wrong state within the proved length: {broken}")
 
 
 def chosen(count: int) -> tuple[tuple[str, str], ...]:
@@ -79,11 +90,12 @@ def chosen(count: int) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def built(source: str, target: str) -> st.Compiled:
-    return st.build(source, target, letters="generators" if ";" in source else "all", check=False)
+def built(source: str, target: str, construction: str | None = None) -> st.Compiled:
+    letters = "generators" if ";" in source else "all"
+    return st.build(source, target, letters=letters, construction=construction, check=False)
 
 
-def measure(weights: Weights, source: str, target: str, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(weights: Weights, case: tuple[str, ...], dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     symbols = len(weights.dfa.alphabet)
 
     def tokens(start: int, stop: int) -> torch.Tensor:
@@ -96,8 +108,9 @@ def measure(weights: Weights, source: str, target: str, dtype: str, options: arg
     )
     seconds = time.perf_counter() - started
     row: dict[str, Any] = {
-        "source": source,
-        "target": target,
+        "source": case[0],
+        "target": case[1],
+        "construction": case[2] if len(case) > 2 else "the planner's",
         "format": dtype,
         "words": options.words,
         "steps": options.steps,
@@ -109,7 +122,7 @@ def measure(weights: Weights, source: str, target: str, dtype: str, options: arg
         "ours_seconds": seconds,
         "ours_tokens_per_s": trace.tokens / seconds,
     }
-    if options.atlas:
+    if options.atlas or options.constructions:
         return row
     return row | agreement(weights, storage, options.place) | speed(weights, storage, options.place)
 
