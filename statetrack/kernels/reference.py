@@ -135,16 +135,12 @@ def recurrent(
     factor (in a head with a unit once a token, after the floor); arithmetic and readouts are in
     `arithmetic(storage, accumulate)`; the state comes back in `storage`, so going on from it equals one pass.
 
-    With `accumulate` every single operation of a token, readout included, is rounded to that format: each product,
-    each partial sum over K in the order of the index, each addition to the state.
-
     Args:
-        tables: the layer, on the device of `ids`.
-        ids: input ids in -1..I-1.
+        tables, ids: the layer, on the device of `ids`; input ids in -1..I-1.
         state: [B, H, K, V], the state to go on from; None starts from `tables.state`.
-        storage: float64, float32, bfloat16, float16 or an 8-bit float.
-        tables_as: the format of the tables; None is `storage`.
-        accumulate: the format of sums; None rounds only as the arithmetic does and leaves the order over K open.
+        storage, tables_as: the formats of state and tables, floats of 64 to 8 bits; None is `storage`.
+        accumulate: the format to which every operation is rounded, the readout's too: each product, each partial sum
+            over K in the order of the index, each addition to the state. None: the arithmetic, in any order over K.
 
     Raises:
         InvalidInput: an id out of range, a state of another shape, an unknown type.

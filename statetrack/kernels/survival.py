@@ -16,8 +16,9 @@ References: docs/precision.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor
 from statetrack.errors import InvalidInput
 
 from .load import Model, random_tokens
-from .orders import order_of
+from .orders import Recurrence, order_of
 from .reference import nearest, recurrent
 from .run import TokenSource, _choose, _Network
 from .tracker import tracker
@@ -136,17 +137,17 @@ def words_of(
             return patterns.gather(1, at)
 
         return repeated
-    found = _searched(
-        model, words, length, seed, {"storage": storage, "tables_as": tables_as, "accumulate": accumulate}
-    )
+    run = partial(recurrent, storage=storage, tables_as=tables_as, accumulate=accumulate)
+    found = _searched(model, words, length, seed, run, model.layers[0].tables.to("cpu", tables_as or storage).state)
     return lambda start, stop: found[:, start:stop]
 
 
-def _searched(model: Model, words: int, length: int, seed: int, formats: Mapping[str, torch.dtype | None]) -> Tensor:
+def _searched(model: Model, words: int, length: int, seed: int, run: Recurrence, start: Tensor) -> Tensor:
     """Words [words, length] that turn the rounded readout away from the exact one: a beam search, random afterwards.
 
-    The part of the error along the exact readout does not count: a longer readout of the same direction decodes right.
-    The search ends where a word has failed, or after 512 tokens.
+    `run` is the recurrence in the words' formats from `start` [H, K, V]. The part of the error along the exact readout
+    does not count: a longer readout of the same direction decodes right. The search ends where a word has failed,
+    or after 512 tokens.
     """
     layer = model.layers[0]
     direct = len(model.layers) == 1 and layer.reads == (0,) and not layer.wires and layer.route.ndim == 1
@@ -154,15 +155,12 @@ def _searched(model: Model, words: int, length: int, seed: int, formats: Mapping
         raise InvalidInput("adversarial words: only for networks of one layer and head that reads the token")
     exact, symbols = layer.tables.to("cpu", torch.float64), len(layer.route)
     found = random_tokens(symbols, words, 0, length, seed=seed, device="cpu")
-    storage = formats["storage"]
-    assert storage is not None
-    near = layer.tables.to("cpu", formats["tables_as"] or storage).state.to(storage)[None]
-    far, path = exact.state[None], torch.empty(1, 0, dtype=torch.int32)
+    near, far, path = start[None], exact.state[None], torch.empty(1, 0, dtype=torch.int32)
     codebook, labels = layer.codebooks[0].double(), layer.labels[0]
     generator = torch.Generator().manual_seed(seed)
     for _ in range(min(length, _SEARCHED)):
         route = layer.route.repeat(len(near))[:, None]
-        read, near = recurrent(layer.tables, route, near.repeat_interleave(symbols, 0), **formats)
+        read, near = run(layer.tables, route, near.repeat_interleave(symbols, 0))
         true, far = recurrent(exact, route, far.repeat_interleave(symbols, 0), storage=torch.float64)
         path = torch.cat(
             [path.repeat_interleave(symbols, 0), torch.arange(symbols).repeat(len(path))[:, None].int()], 1
