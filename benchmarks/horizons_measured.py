@@ -10,8 +10,10 @@ another number of processes too. At the end process 0 writes all lines, sorted, 
 `statetrack figure survival --from FILE` and its kin draw.
 
 Formats: float64, float32, tf32 (float32 with TF32 products; scan on CUDA only), bfloat16, float16, float8_e4m3fn,
-float8_e5m2 for tables and states; A/B has tables in A and states in B. Exit code 1 if a word in recurrent order fails
-at or before the length that is proved for every word.
+float8_e5m2 for tables and states; A/B has tables in A and states in B; A/B/C also rounds every product and sum to C, in
+the orders recurrent (a loop in torch, of at most LONGEST_LOOPED tokens), scan, and chunkwise in torch if C is float64.
+Without C sums are in float64 for states in float64 and in float32 for all others; `accumulate` in a line says it.
+Exit code 1 if a word in recurrent order fails at or before the length that is proved for every word.
 """
 # SymPy and torch are only partly typed.
 # pyright: basic
@@ -35,6 +37,7 @@ import torch.distributed as dist
 import statetrack as st
 from statetrack.kernels.load import Model, model_of
 from statetrack.kernels.orders import ORDERS
+from statetrack.kernels.reference import arithmetic
 from statetrack.kernels.survival import FAMILIES, survival, words_of
 
 CASES = {
@@ -46,9 +49,20 @@ CASES = {
     "S3": ("S3", "ckda"),
     "(ab)*": ("(ab)*", "deltaproduct"),
 }
-FORMATS = ("float64", "float32", "tf32", "bfloat16", "float32/bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+# Sums in bfloat16 and float16 everywhere, or alone; sums in float64, so that storage alone rounds, or tables too.
+SUMS = (
+    "bfloat16/bfloat16/bfloat16",
+    "float16/float16/float16",
+    "float32/float32/bfloat16",
+    "bfloat16/bfloat16/float64",
+    "float32/bfloat16/float64",
+)
+PLAIN = ("float64", "float32", "tf32", "bfloat16", "float32/bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+FORMATS = PLAIN + SUMS
 # Adversarial words are searched on the CPU; most of them fail soon or not at all.
 LONGEST_SEARCHED = 4096
+# A token of the recurrence in torch takes some hundred launches on a GPU.
+LONGEST_LOOPED = 4096
 SHOWN = ("case", "format", "order", "family", "group", "least", "alive", "words", "length", "proved", "seconds")
 
 
@@ -146,22 +160,27 @@ def jobs(options: argparse.Namespace, cuda: bool) -> Iterator[Job]:
                             continue
                         if name == "tf32" and (not cuda or order != "scan"):
                             continue
+                        sums = parts(name)[2]
+                        if sums and order not in ("recurrent", "scan") and not (sums == "float64" and "chunk" in order):
+                            continue
                         length = min(options.length, LONGEST_SEARCHED) if family == "adversarial" else options.length
+                        length = min(length, LONGEST_LOOPED) if sums and order == "recurrent" else length
                         words = min(options.words, 64) if family == "adversarial" else options.words
                         yield Job(case, name, order, family, group, words, length)
 
 
 def measure(job: Job, place: str) -> dict[str, Any]:
     """The line of one job: for every word the tokens before its first wrong answer."""
-    row: dict[str, Any] = {"key": job.key} | vars(job) | {"device": place}
+    formats = dtypes(job.format)
+    sums = formats["accumulate"] or arithmetic(formats["storage"])
+    row: dict[str, Any] = {"key": job.key} | vars(job) | {"accumulate": str(sums)[6:], "device": place}
     torch.backends.cuda.matmul.allow_tf32 = job.format == "tf32"
     started = time.perf_counter()
     try:
-        model, storage, tables_as = setting(job.case, job.format)
+        model = setting(job.case, job.format)
         proved = proved_length(job.case, *parts(job.format)) if job.order == "recurrent" else None
-        how: dict[str, Any] = {"words": job.words, "length": job.length, "storage": storage, "tables_as": tables_as}
-        tokens = tokens_of(job, place)
-        found = survival(model, tokens, order=job.order, device=place, **how).tolist()
+        how: dict[str, Any] = {"words": job.words, "length": job.length} | formats
+        found = survival(model, tokens_of(job, place), order=job.order, device=place, **how).tolist()
     except Exception as error:
         # A job that cannot run leaves its reason, does not stop the others, and is tried again by the next sweep.
         return row | {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
@@ -181,9 +200,8 @@ def measure(job: Job, place: str) -> dict[str, Any]:
 @lru_cache(8)
 def searched(case: str, format: str, group: int, words: int, length: int) -> torch.Tensor:
     """Adversarial words, the same for every order."""
-    model, storage, tables_as = setting(case, format)
-    how: dict[str, Any] = {"words": words, "length": length, "storage": storage, "tables_as": tables_as}
-    return words_of("adversarial", model, seed=1 + group, **how)(0, length)
+    how: dict[str, Any] = {"words": words, "length": length} | dtypes(format)
+    return words_of("adversarial", setting(case, format), seed=1 + group, **how)(0, length)
 
 
 def tokens_of(job: Job, place: str) -> Any:
@@ -191,21 +209,29 @@ def tokens_of(job: Job, place: str) -> Any:
     if job.family == "adversarial":
         found = searched(job.case, job.format, job.group, job.words, job.length)
         return lambda start, stop: found[:, start:stop]
-    model, storage, _ = setting(job.case, job.format)
-    how: dict[str, Any] = {"words": job.words, "length": job.length, "storage": storage}
-    return words_of(job.family, model, seed=1 + job.group, device=place, **how)
+    how: dict[str, Any] = {"words": job.words, "length": job.length, "storage": dtypes(job.format)["storage"]}
+    return words_of(job.family, setting(job.case, job.format), seed=1 + job.group, device=place, **how)
 
 
-def setting(case: str, format: str) -> tuple[Model, torch.dtype, torch.dtype]:
-    """Tables of a construction, and the formats of states and of tables."""
-    tables, state = parts(format)
-    return model_of(weights(case, tables)), getattr(torch, state), getattr(torch, tables)
+def setting(case: str, format: str) -> Model:
+    """A construction with tables in their format."""
+    return model_of(weights(case, parts(format)[0]))
 
 
-def parts(format: str) -> tuple[str, str]:
-    """The formats of tables and of states."""
-    tables, _, state = ("float32" if format == "tf32" else format).partition("/")
-    return tables, state or tables
+def parts(format: str) -> tuple[str, str, str]:
+    """The formats of tables, states and sums; the last may be empty."""
+    tables, state, sums, *_ = [*("float32" if format == "tf32" else format).split("/"), "", ""]
+    return tables, state or tables, sums
+
+
+def dtypes(format: str) -> dict[str, Any]:
+    """The formats as `survival` takes them."""
+    tables, state, sums = parts(format)
+    return {
+        "storage": getattr(torch, state),
+        "tables_as": getattr(torch, tables),
+        "accumulate": getattr(torch, sums) if sums else None,
+    }
 
 
 @cache
@@ -219,9 +245,16 @@ def weights(case: str, tables: str) -> Any:
 
 
 @cache
-def proved_length(case: str, tables: str, state: str) -> float | None:
-    """The length that every word may have, proved where tables and states have one format (infinity: 1e300)."""
-    return min(float(weights(case, tables).horizon()), 1e300) if tables == state else None
+def proved_length(case: str, tables: str, state: str, sums: str) -> float | None:
+    """The length that every word may have (infinity: 1e300), None where nothing is proved of these formats.
+
+    The bound is for tables and states of one format and arithmetic in float32 (float64 for float64) with sums in any
+    order; so it holds for sums in that type or a longer one, not for shorter ones.
+    """
+    usual = arithmetic(getattr(torch, state))
+    if tables != state or (sums and getattr(torch, sums).itemsize < usual.itemsize):
+        return None
+    return min(float(weights(case, tables).horizon()), 1e300)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

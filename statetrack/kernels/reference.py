@@ -3,7 +3,7 @@
 Every kernel of this room must agree with the functions of this file. The words of a batch share the tables of
 the layer; a token is an *input id* that selects a row of them. Words are read left to right.
 
-Main definitions: `LayerTables`, `recurrent`, `nearest`, `walk`, `arithmetic`.
+Main definitions: `LayerTables`, `recurrent`, `nearest`, `walk`, `arithmetic`, `rounded_to`, `summed`.
 
 References: CKDA, the layer's recurrence; DeltaProduct (several factors a token).
 """
@@ -106,15 +106,16 @@ class LayerTables:
         return LayerTables(**{name: table.to(device, dtype).contiguous() for name, table in self.named().items()})
 
 
-def arithmetic(storage: torch.dtype) -> torch.dtype:
-    """The type that the recurrence computes in: float64 for float64 storage, float32 for every narrower one.
+def arithmetic(storage: torch.dtype, accumulate: torch.dtype | None = None) -> torch.dtype:
+    """The type that the recurrence computes in: float64 if one of the two is float64, float32 for narrower ones.
 
     Raises:
-        InvalidInput: any other storage type.
+        InvalidInput: any other type.
     """
-    if storage not in _ARITHMETIC:
-        raise InvalidInput(f"storage {storage}: expected one of {', '.join(map(str, _ARITHMETIC))}")
-    return _ARITHMETIC[storage]
+    for name, dtype in (("storage", storage), ("accumulate", accumulate or storage)):
+        if dtype not in _ARITHMETIC:
+            raise InvalidInput(f"{name} {dtype}: expected one of {', '.join(map(str, _ARITHMETIC))}")
+    return torch.promote_types(_ARITHMETIC[storage], _ARITHMETIC[accumulate or storage])
 
 
 def recurrent(
@@ -124,6 +125,7 @@ def recurrent(
     *,
     storage: torch.dtype,
     tables_as: torch.dtype | None = None,
+    accumulate: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, "batch time head column"], Float[Tensor, "batch head row column"]]:
     """The readouts after every token and the state after the last, by the recurrence itself.
 
@@ -131,21 +133,21 @@ def recurrent(
     o = Sᵀ q. A dense layer: S <- M S (+ bias). A head with a unit u ends every token with S <- u floor(S/u). Id -1 is
     "no token": the state stays and the readout is 0. Tables are rounded to `tables_as` once, the state after every
     factor (in a head with a unit once a token, after the floor); arithmetic and readouts are in
-    `arithmetic(storage)`; the state comes back in `storage`, so going on from it equals one pass.
+    `arithmetic(storage, accumulate)`; the state comes back in `storage`, so going on from it equals one pass.
 
     Args:
-        tables: the layer, on the device of `ids`.
-        ids: input ids in -1..I-1.
+        tables, ids: the layer, on the device of `ids`; input ids in -1..I-1.
         state: [B, H, K, V], the state to go on from; None starts from `tables.state`.
-        storage: float64, float32, bfloat16, float16 or an 8-bit float.
-        tables_as: the format of the tables; None is `storage`.
+        storage, tables_as: the formats of state and tables, floats of 64 to 8 bits; None is `storage`.
+        accumulate: the format to which every operation is rounded, the readout's too: each product, each partial sum
+            over K in the order of the index, each addition to the state. None: the arithmetic, in any order over K.
 
     Raises:
-        InvalidInput: an id out of range, a state of another shape, an unknown storage type.
+        InvalidInput: an id out of range, a state of another shape, an unknown type.
 
     Source: CKDA eq. of the layer, with a gate before each of J factors.
     """
-    exact = arithmetic(storage)
+    exact = arithmetic(storage, accumulate)
     check_ids(ids, tables.shape[0], "input ids")
     rounded = tables.to(ids.device, tables_as or storage).to(ids.device, exact)
     S = starting_state(tables, ids, state).to(storage).to(exact)  # [B, H, K, V]
@@ -154,8 +156,8 @@ def recurrent(
     for t in range(time):
         real = (ids[:, t] >= 0)[:, None, None, None]
         picked = ids[:, t].clamp(min=0)
-        S = torch.where(real, _advance(rounded, picked, S, storage), S)
-        readout = (rounded.queries[picked][..., None] * S).sum(-2)  # [B, H, V]
+        S = torch.where(real, _advance(rounded, picked, S, storage, accumulate), S)
+        readout = summed(rounded.queries[picked][..., None] * S, accumulate)  # [B, H, V]
         readouts[:, t] = torch.where(real[..., 0], readout, 0.0)
     return readouts, S.to(storage)
 
@@ -250,26 +252,48 @@ def starting_state(tables: LayerTables, ids: Tensor, state: Tensor | None) -> Te
     return state
 
 
-def _advance(tables: LayerTables, ids: Tensor, S: Tensor, storage: torch.dtype) -> Tensor:
+def rounded_to(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """The numbers of a format nearest to those of `x`, ties to even, in the type of `x`; None: as they are."""
+    if dtype is None or dtype is x.dtype:
+        return x
+    if x.dtype is torch.float64 and dtype.itemsize < 4:
+        return _to_odd(x).to(dtype).to(x.dtype)
+    return x.to(dtype).to(x.dtype)
+
+
+def summed(terms: Float[Tensor, "*shape row column"], accumulate: torch.dtype | None) -> Float[Tensor, "*shape column"]:
+    """The sum over the rows; with `accumulate` in their order, every term and every partial sum rounded to it."""
+    if accumulate is None:
+        return terms.sum(-2)
+    rows = rounded_to(terms, accumulate).unbind(-2)
+    total = rows[0] if rows else terms.sum(-2)
+    for row in rows[1:]:
+        total = rounded_to(total + row, accumulate)
+    return total
+
+
+def _advance(
+    tables: LayerTables, ids: Tensor, S: Tensor, storage: torch.dtype, accumulate: torch.dtype | None
+) -> Tensor:
     """One real token for every word; `tables` and S are in the arithmetic type."""
     bias = None if tables.bias is None else tables.bias[ids]  # [B, H, J, K, V]
     unit = None if tables.unit is None else tables.unit[:, None, None]  # [H, 1, 1]
     if tables.dense is not None:
-        S = (tables.dense[ids][..., None] * S[:, :, None]).sum(-2)
-        return _stored(S if bias is None else S + bias[:, :, 0], unit, storage)
+        S = summed(tables.dense[ids][..., None] * S[:, :, None], accumulate)
+        return _stored(S if bias is None else rounded_to(S + bias[:, :, 0], accumulate), unit, storage)
     keys, betas, gates = tables.keys[ids], tables.betas[ids], tables.gates[ids]  # [B, H, J, K], [B, H, J]
     values = None if tables.values is None else tables.values[ids]  # [B, H, J, V]
     for j in range(tables.shape[2]):
         k = keys[:, :, j, :, None]  # [B, H, K, 1]
-        S = gates[:, :, j, :, None] * S
-        z = (k * S).sum(-2, keepdim=True)  # [B, H, 1, V]
-        push = betas[:, :, j, None, None] * k
-        S = S - push * z
+        S = rounded_to(gates[:, :, j, :, None] * S, accumulate)
+        z = summed(k * S, accumulate)[:, :, None]  # [B, H, 1, V]
+        push = rounded_to(betas[:, :, j, None, None] * k, accumulate)
+        S = rounded_to(S - rounded_to(push * z, accumulate), accumulate)
         if values is not None:
-            S = S + push * values[:, :, j, None, :]
+            S = rounded_to(S + rounded_to(push * values[:, :, j, None, :], accumulate), accumulate)
         if bias is not None:
-            S = S + bias[:, :, j]
-        S = _rounded(S, storage) if unit is None else torch.where(unit > 0, S, _rounded(S, storage))
+            S = rounded_to(S + bias[:, :, j], accumulate)
+        S = rounded_to(S, storage) if unit is None else torch.where(unit > 0, S, rounded_to(S, storage))
     return _stored(S, unit, storage)
 
 
@@ -277,11 +301,16 @@ def _stored(S: Tensor, unit: Tensor | None, storage: torch.dtype) -> Tensor:
     """The state at the end of a token: rounded down to multiples of the heads' units, then to `storage`."""
     if unit is not None:
         S = torch.where(unit > 0, unit * (S / torch.where(unit > 0, unit, 1.0)).floor(), S)
-    return _rounded(S, storage)
+    return rounded_to(S, storage)
 
 
-def _rounded(S: Tensor, storage: torch.dtype) -> Tensor:
-    return S.to(storage).to(S.dtype)
+def _to_odd(x: Tensor) -> Tensor:
+    """Float64 as the float32 from which a narrower format is rounded to once: of the two around x the odd one."""
+    near = x.float()
+    bits = near.view(torch.int32)
+    between = (near.double() != x) & (bits % 2 == 0) & ~x.isnan()
+    outward = torch.where(near.double().abs() < x.abs(), 1, -1).int()
+    return torch.where(between, bits + outward, bits).view(torch.float32)
 
 
 def _are_units(unit: Tensor) -> bool:

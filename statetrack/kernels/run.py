@@ -159,6 +159,7 @@ class _Kernels:
     storage: torch.dtype
     tables_as: torch.dtype
     name: str
+    accumulate: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class _Decoder:
     """The codebooks of a layer on the device; readouts to codes, and the emit table."""
 
     def __init__(self, layer: LayerModel, kernels: _Kernels, device: torch.device) -> None:
-        exact = arithmetic(kernels.storage)
+        exact = arithmetic(kernels.storage, kernels.accumulate)
         self._nearest = kernels.nearest
         self._codebooks = [codebook.to(device, exact).contiguous() for codebook in layer.codebooks]
         self._labels = [self._label(labels, device) for labels in layer.labels]

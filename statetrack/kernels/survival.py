@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,9 +27,10 @@ from torch import Tensor
 from statetrack.errors import InvalidInput
 
 from .load import Model, random_tokens
-from .orders import order_of
+from .orders import Recurrence, order_of
 from .reference import nearest, recurrent
 from .run import TokenSource, _choose, _Network
+from .tracker import tracker
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -38,8 +40,8 @@ _LONGEST_PERIOD = 8
 _BEAM, _SEARCHED = 64, 512
 # A GPU waits for launches where they are small.
 _BUFFER_BYTES = {"cpu": 256 * 2**20, "cuda": 2 * 2**30}
-# Columns are whole chunks of the Triton path, as far as they go.
-_ROWS = 64
+# Columns are whole chunks of the Triton path, as far as they go; a loop over tokens soon looks whether a word is left.
+_ROWS, _LOOPED = 64, 512
 
 
 def survival(
@@ -50,6 +52,7 @@ def survival(
     length: int,
     storage: torch.dtype,
     tables_as: torch.dtype | None = None,
+    accumulate: torch.dtype | None = None,
     order: str = "recurrent",
     device: str = "cpu",
     chunk: int | None = None,
@@ -59,7 +62,9 @@ def survival(
 
     Args:
         tokens: the columns start..stop-1 of the words, for every (start, stop) in order.
-        storage, tables_as: formats of state and tables, see `reference.recurrent`.
+        storage, tables_as, accumulate: formats of state, tables and sums, see `reference.recurrent`. With
+            `accumulate` the recurrent order is a loop over tokens in torch, on CUDA too: the compiled tracker sums in
+            the arithmetic type alone.
         order: see `orders.order_of`.
         chunk: columns at a time; None keeps the largest buffer near 256 MiB, 2 GiB on CUDA. A run ends early when no
             word is left.
@@ -73,14 +78,16 @@ def survival(
     place = torch.device(device)
     executor = "auto" if place.type == "cuda" else "reference"
     kernels = _choose(model, place, executor, storage, tables_as or storage)
-    if order != "recurrent":
-        kernels = replace(kernels, recurrent=order_of(order, device))
+    if order != "recurrent" or accumulate is not None:
+        kernels = replace(kernels, recurrent=order_of(order, device, accumulate), accumulate=accumulate)
     network = _Network(model, kernels, place)
     delta = model.delta.to(place).contiguous()
     state = torch.full((words,), model.start, dtype=torch.int32, device=place)
     alive = torch.ones(words, dtype=torch.bool, device=place)
     reached = torch.full((words,), length, dtype=torch.int64, device=place)
     step = chunk or _columns(model, words, order, _BUFFER_BYTES[place.type])
+    if chunk is None and order == "recurrent" and kernels.recurrent is not tracker:
+        step = min(step, _LOOPED)
     for start in range(0, length, step):
         columns = tokens(start, min(start + step, length)).to(place).contiguous()
         truth = kernels.walk(delta, columns, state)
@@ -105,6 +112,7 @@ def words_of(
     seed: int,
     storage: torch.dtype,
     tables_as: torch.dtype | None = None,
+    accumulate: torch.dtype | None = None,
     device: str = "cpu",
 ) -> TokenSource:
     """The words of a family as a function of (start, stop).
@@ -129,17 +137,17 @@ def words_of(
             return patterns.gather(1, at)
 
         return repeated
-    found = _searched(model, words, length, seed, storage, tables_as)
+    run = partial(recurrent, storage=storage, tables_as=tables_as, accumulate=accumulate)
+    found = _searched(model, words, length, seed, run, model.layers[0].tables.to("cpu", tables_as or storage).state)
     return lambda start, stop: found[:, start:stop]
 
 
-def _searched(
-    model: Model, words: int, length: int, seed: int, storage: torch.dtype, tables_as: torch.dtype | None
-) -> Tensor:
+def _searched(model: Model, words: int, length: int, seed: int, run: Recurrence, start: Tensor) -> Tensor:
     """Words [words, length] that turn the rounded readout away from the exact one: a beam search, random afterwards.
 
-    The part of the error along the exact readout does not count: a longer readout of the same direction decodes right.
-    The search ends where a word has failed, or after 512 tokens.
+    `run` is the recurrence in the words' formats from `start` [H, K, V]. The part of the error along the exact readout
+    does not count: a longer readout of the same direction decodes right. The search ends where a word has failed,
+    or after 512 tokens.
     """
     layer = model.layers[0]
     direct = len(model.layers) == 1 and layer.reads == (0,) and not layer.wires and layer.route.ndim == 1
@@ -147,15 +155,12 @@ def _searched(
         raise InvalidInput("adversarial words: only for networks of one layer and head that reads the token")
     exact, symbols = layer.tables.to("cpu", torch.float64), len(layer.route)
     found = random_tokens(symbols, words, 0, length, seed=seed, device="cpu")
-    near = layer.tables.to("cpu", tables_as or storage).state.to(storage)[None]
-    far, path = exact.state[None], torch.empty(1, 0, dtype=torch.int32)
+    near, far, path = start[None], exact.state[None], torch.empty(1, 0, dtype=torch.int32)
     codebook, labels = layer.codebooks[0].double(), layer.labels[0]
     generator = torch.Generator().manual_seed(seed)
     for _ in range(min(length, _SEARCHED)):
         route = layer.route.repeat(len(near))[:, None]
-        read, near = recurrent(
-            layer.tables, route, near.repeat_interleave(symbols, 0), storage=storage, tables_as=tables_as
-        )
+        read, near = run(layer.tables, route, near.repeat_interleave(symbols, 0))
         true, far = recurrent(exact, route, far.repeat_interleave(symbols, 0), storage=torch.float64)
         path = torch.cat(
             [path.repeat_interleave(symbols, 0), torch.arange(symbols).repeat(len(path))[:, None].int()], 1
