@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from multiprocessing import get_context
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
@@ -102,7 +103,7 @@ def job(name: str, dtype: str, options: argparse.Namespace, lengths: tuple[int, 
 ROWS: list[Any] = []
 
 
-def main() -> None:
+def settings() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda", help="name in the file name of the results")
     parser.add_argument("--place", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device")
@@ -119,11 +120,18 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true", help="autotune the kernels")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no check after so long")
+    parser.add_argument("--add", action="store_true", help="keep what the result file has of other kernels and checks")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--no-save", action="store_true", help="look for no smallest failing inputs")
     options = parser.parse_args()
     options.end = time.time() + options.seconds
-    options.save = None if options.no_save else RESULTS / f"conformance-{options.device}-failing.jsonl"
-    if options.save is not None:
+    options.save = None if options.no_save else options.output / f"conformance-{options.device}-failing.jsonl"
+    return options
+
+
+def main() -> None:
+    options = settings()
+    if options.save is not None and not options.add:
         options.save.unlink(missing_ok=True)
     found = {n: KERNELS[n][3] for n in KERNELS if any(n == k or n.startswith(f"{k} ") for k in options.kernels)}
     found |= {k: TYPES for k in options.kernels if ":" in k}
@@ -132,11 +140,14 @@ def main() -> None:
         asked.append(("ckda recurrent", "float32", options, (options.recurrent,)))
     name = torch.cuda.get_device_name() if options.place.startswith("cuda") else options.place
     name = f"{name}, {'kernels autotuned' if options.tune else TUNED}"
-    rows: list[dict[str, Any]] = []
+    again = {(kernel, dtype, check) for kernel, dtype, *_ in asked for check in options.checks}
+    before = options.output / f"conformance-{options.device}.json"
+    rows: list[dict[str, Any]] = json.loads(before.read_text(encoding="utf-8"))["rows"] if options.add else []
+    rows = [row for row in rows if (row["kernel"], row["dtype"], row.get("check")) not in again]
     for more in done(job, asked, options.jobs):
         # What is measured is kept, also when the run is stopped.
         rows = sorted(rows + more, key=lambda r: (r["kernel"], r["dtype"]))
-        save("conformance", options.device, rows, name)
+        save("conformance", options.device, rows, name, options.output)
     if options.save is not None and options.save.is_file():
         # Drift tests of several lengths often fail on one and the same beginning.
         lines = map(json.loads, sorted(options.save.read_text(encoding="utf-8").splitlines()))

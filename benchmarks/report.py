@@ -19,21 +19,21 @@ from rich.table import Table
 RESULTS = Path(__file__).parent / "results"
 
 
-def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str) -> None:
-    """Write results/NAME-DEVICE.json and the same rows as a table in NAME-DEVICE.md."""
+def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str, folder: Path = RESULTS) -> None:
+    """Write NAME-DEVICE.json into the folder, and the same rows as a table in NAME-DEVICE.md."""
     packages = ("numpy", "python-flint", "sympy", "torch", "triton", "statetrack")
     data = {
         "device": device_name,
         "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
         "rows": rows,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     table = Table(*columns, box=box.MARKDOWN)
     for row in rows:
         table.add_row(*(_cell(row.get(key)) for key in columns))
-    page = RESULTS / f"{name}-{device}.md"
+    page = folder / f"{name}-{device}.md"
     with page.open("w", encoding="utf-8") as file:
         Console(file=file, width=4000).print(f"{device_name}\n", table)
     print(f"written: {page}", file=sys.stderr)

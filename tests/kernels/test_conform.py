@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -444,3 +447,41 @@ def test_the_exit_code_is_2_where_nothing_ran_and_strict_counts_refusals(
     ours = ["conform", "statetrack.kernels.fla_wrappers:chunk_kda", "--layout", "fla", *small]
     assert main([*ours, "--set", "chunk_size=64"]) == 0
     assert "no argument chunk_size by name" in capsys.readouterr().err
+
+
+def test_the_benchmark_keeps_rows_of_every_check_and_lines_that_fail_again(tmp_path: Path) -> None:
+    """A function that rounds its keys stands in for a kernel; what a later call adds replaces its own checks only."""
+    script = Path(__file__).parents[2] / "benchmarks" / "conformance.py"
+    (tmp_path / "odd.py").write_text(
+        "import torch\n"
+        "from statetrack.kernels.fla_wrappers import chunk_delta_rule\n"
+        "def delta_rule(q, k, v, beta, scale, initial_state, output_final_state, cu_seqlens=None):\n"
+        "    return chunk_delta_rule(q, k, v, beta, scale=scale, initial_state=initial_state, output_final_state=True,"
+        " cu_seqlens=cu_seqlens)\n"
+    )
+
+    def run(*how: str) -> list[dict[str, Any]]:
+        command = [sys.executable, str(script), "--place", "cpu", "--device", "here", "--output", str(tmp_path), *how]
+        command += ["--kernels", f"{tmp_path / 'odd.py'}:delta_rule", "--cases", "parity", "--jobs", "2"]
+        subprocess.run(command, check=True, capture_output=True, cwd=script.parents[1])
+        return json.loads((tmp_path / "conformance-here.json").read_text())["rows"]
+
+    lengths = ["--lengths", "70", "--drift-lengths", "50", "70"]
+    found = run("--types", "bfloat16", "float16", *lengths, "--checks", "drift", "decode", "varlen")
+    assert sorted((x["dtype"], x["check"], x["length"]) for x in found) == sorted(
+        (dtype, check, length)
+        for dtype in ("bfloat16", "float16")
+        for check, length in (*(("drift", n) for n in (50, 70, 50, 70)), ("decode", 70), ("varlen", 70))
+    )
+    failed = [x for x in found if x["status"] == "fail"]
+    assert {(x["dtype"], x["case"]) for x in failed} >= {("bfloat16", DRIFTS[0]), ("float16", DRIFTS[0])}
+    lines = tmp_path / "conformance-here-failing.jsonl"
+    again = replay(load_kernel(f"{tmp_path / 'odd.py'}:delta_rule", "fla"), lines)
+    assert {row.status for row in again} == {"fail"}
+    assert {row.length for row in again} == {x["minimal"] for x in failed}
+    later = run("--types", "float16", *lengths, "--checks", "varlen", "split", "--add", "--seconds", "0")
+    assert [x for x in later if (x["dtype"], x["check"]) != ("float16", "varlen")][: len(found) - 1] == [
+        x for x in found if (x["dtype"], x["check"]) != ("float16", "varlen")
+    ]
+    assert [(x["check"], x["status"]) for x in later[len(found) - 1 :]] == [("varlen", "not run"), ("split", "not run")]
+    assert len(replay(load_kernel(f"{tmp_path / 'odd.py'}:delta_rule", "fla"), lines)) == len(again)
