@@ -20,17 +20,17 @@ from rich.table import Table
 RESULTS = Path(__file__).parent / "results"
 
 
-def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str) -> None:
-    """Write results/NAME-DEVICE.json and the same rows as a table in NAME-DEVICE.md."""
+def save(name: str, device: str, rows: list[dict[str, Any]], device_name: str, folder: Path = RESULTS) -> None:
+    """Write NAME-DEVICE.json into the folder, and the same rows as a table in NAME-DEVICE.md."""
     packages = ("numpy", "python-flint", "sympy", "torch", "triton", "statetrack")
     data = {
         "device": device_name,
         "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
         "rows": rows,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    page = RESULTS / f"{name}-{device}.md"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}-{device}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    page = folder / f"{name}-{device}.md"
     write_table(page, rows, device_name)
     print(f"written: {page}", file=sys.stderr)
 

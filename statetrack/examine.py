@@ -5,6 +5,8 @@ Main definitions: `conform`, `audit`.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,22 +39,35 @@ def conform(
         list[str] | None, typer.Option("--set", help="NAME=VALUE, a further keyword of every call (several times).")
     ] = None,
     device: Annotated[str, typer.Option(help="auto (cuda if there is one, else cpu), cpu, cuda or cuda:N.")] = "auto",
-    save: Annotated[Path | None, typer.Option(help="Folder for the shortest failing input of each failure.")] = None,
-    replay: Annotated[Path | None, typer.Option(help="Run one saved failing input again, nothing else.")] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the shortest failing input of each failure; FILE.jsonl: lines that make it again."
+        ),
+    ] = None,
+    replay: Annotated[Path | None, typer.Option(help="Run saved failing inputs again, nothing else.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 also if a check is refused.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run compiled trackers through any layer KERNEL; exit code 1 if it loses a state or breaks."""
+    """Run compiled trackers through any layer KERNEL; exit code 1 if it loses a state or breaks, 2 if nothing ran."""
     from statetrack.api import device_of
-    from statetrack.kernels.conform import replay as row_of
+    from statetrack.kernels.conform import replay as rows_again
+    from statetrack.kernels.conform import require_one
     from statetrack.kernels.layouts import load_kernel
 
     place = device_of(device)
     loaded = load_kernel(kernel, layout, _keywords(option or []), gate)  # pyright: ignore[reportArgumentType]
     sizes = {"words": words, "heads": heads, "key_size": key_size, "value_size": value_size, "seed": seed}
     what = {"dtype": dtype, "device": place, "cases": case, "lengths": length or (1024,), "save": save}
-    rows = _rows(loaded, check, what | sizes) if replay is None else [row_of(loaded, replay, device=place)]
+    for name in loaded.unnamed:
+        print(f"note: {loaded.name} has no argument {name} by name; its **keywords may ignore it", file=sys.stderr)
+    rows = _rows(loaded, check, what | sizes) if replay is None else rows_again(loaded, replay, device=place)
+    require_one(loaded, rows)
     say_rows([vars(row) if as_json else _short(row) for row in rows], as_json)
-    if any(row.failed for row in rows):
+    counts = Counter(row.status for row in rows)
+    if not as_json:
+        print(", ".join(f"{counts[status]} {status}" for status in counts))
+    if any(row.failed for row in rows) or (strict and counts["refused"]):
         raise typer.Exit(1)
 
 

@@ -5,7 +5,7 @@
 argument for gates means α = 1. A kernel without several factors a token gets them as tokens of their own, and every
 n-th readout counts. What a kernel has no argument for is refused before it runs, never left out silently.
 
-Main definitions: `Kernel`, `Call`, `Refused`, `load_kernel`.
+Main definitions: `Kernel`, `Call`, `Refused`, `Unusable`, `load_kernel`.
 
 References: flash-linear-attention 0.6.0 for names and layouts.
 """
@@ -22,6 +22,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,8 +40,19 @@ GateForm = Literal["auto", "channel", "scalar", "none"]
 _SATURATED = 64.0
 
 
+# Set by the call itself, in either layout.
+_OWN = frozenset(
+    {"q", "k", "v", "g", "beta", "alpha", "scale", "initial_state", "output_final_state", "cu_seqlens", "factors"}
+    | {"num_householder", "normalize_keys", "normalize_queries", "use_qk_l2norm_in_kernel"}
+)
+
+
 class Refused(StatetrackError):
     """What a kernel has no argument for; it was not run."""
+
+
+class Unusable(StatetrackError):
+    """What a kernel returned is no pair of readouts and last states of the right shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +81,8 @@ class Kernel:
     gates (`statetrack.kernels.fla_wrappers`).
 
     Raises:
-        InvalidInput: a layout or a form of gates that is not known.
+        InvalidInput: a layout or a form of gates that is not known; an option that the function does not take or that
+            the call sets itself; a function whose signature cannot be read.
     """
 
     name: str
@@ -83,6 +96,18 @@ class Kernel:
             raise InvalidInput(f"layout {self.layout!r}: know ours, fla")
         if self.gate not in ("auto", "channel", "scalar", "none"):
             raise InvalidInput(f"gate {self.gate!r}: know auto, channel, scalar, none")
+        faults = [f"{name} is set by the call itself" for name in self.options if name in _OWN]
+        named = [name for name in self._parameters() if name not in _OWN]
+        for name in (name for name in self.options if name not in _OWN and not self._takes(name)):
+            near = get_close_matches(name, named, 1)
+            faults.append(f"no argument {name}" + (f" (is it {near[0]}?)" if near else f"; it has {', '.join(named)}"))
+        if faults:
+            raise InvalidInput(f"kernel {self.name}: {'; '.join(faults)}")
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """The options that the signature does not spell out: they go to its **keywords, which may ignore them."""
+        return tuple(name for name in self.options if not self._takes(name, named=True))
 
     def __call__(
         self, call: Call
@@ -91,15 +116,20 @@ class Kernel:
 
         Raises:
             Refused: gates, factors, states or sequences that the kernel has no argument for.
+            Unusable: the kernel returned something else.
         """
         native = self._takes("factors" if self.layout == "ours" else "num_householder", named=True)
         unrolled = call.factors > 1 and not native
         taken = _unrolled(call) if unrolled else call
         run = self._ours if self.layout == "ours" else self._fla
-        found = run(taken, native)
-        if not isinstance(found, tuple) or len(found) < 2 or found[1] is None:
-            raise Refused(f"{self.name} returned no pair of readouts and states")
+        found: Any = run(taken, native)
+        if not isinstance(found, tuple | list) or len(found) < 2:
+            raise Unusable(f"{self.name} returned {_shown(found)}, expected a pair of readouts and last states")
         o, final = found[0], found[1]
+        shapes = {"readouts": (o, (*taken.q.shape[:3], taken.v.shape[3])), "last states": (final, taken.state.shape)}
+        for what, (x, shape) in shapes.items():
+            if not isinstance(x, Tensor) or x.shape != shape or not x.is_floating_point():
+                raise Unusable(f"{self.name} returned {_shown(x)} as {what}, expected a tensor {list(shape)}")
         return (o[:, call.factors - 1 :: call.factors] if unrolled else o), final
 
     def _ours(self, call: Call, native: bool) -> Any:
@@ -159,10 +189,16 @@ class Kernel:
 
     def _takes(self, name: str, *, named: bool = False) -> bool:
         """Whether the function has a keyword of this name; `named`: it must be spelled out in the signature."""
-        found = inspect.signature(self.function).parameters
-        if name in found:
+        found = self._parameters()
+        if name in found and found[name].kind is not inspect.Parameter.VAR_KEYWORD:
             return True
         return not named and any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values())
+
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        try:
+            return inspect.signature(self.function).parameters
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"kernel {self.name}: no signature ({error}); wrap it in a Python function") from error
 
 
 def load_kernel(
@@ -200,6 +236,10 @@ def _from_file(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _shown(x: Any) -> str:
+    return f"a tensor {list(x.shape)} of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
 
 
 def _unrolled(call: Call) -> Call:

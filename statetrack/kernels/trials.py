@@ -5,7 +5,7 @@ format. Keys are rounded as they come out of the construction, scaled to a large
 that those of permutations (1, -1, 0, ...) are exact in every format; the kernel normalises them. A trial without a
 codebook is one of the two drift tests: reflections alone, from S_0 = I.
 
-Main definitions: `Trial`, `CASES`, `tracker_trial`, `drift_trial`, `save_trial`, `load_trial`.
+Main definitions: `Trial`, `Recipe`, `CASES`, `tracker_trial`, `drift_trial`, `save_trial`, `load_trial`.
 
 References: docs/conform.md.
 """
@@ -59,6 +59,33 @@ CASES: Mapping[str, tuple[str, str]] = {
 DRIFTS = ("6 keys on 2 channels", "S5 swaps")
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What `tracker_trial` or `drift_trial` was asked for, and what was kept of it: the first `tokens` tokens of one
+    `word` (batch, head), or of all of them."""
+
+    case: str
+    dtype: str
+    words: int
+    heads: int
+    length: int
+    key_size: int
+    value_size: int
+    seed: int
+    tokens: int
+    word: tuple[int, int] | None = None
+
+    def trial(self) -> Trial:
+        """The same trial again."""
+        sizes: dict[str, Any] = {"key_size": self.key_size, "value_size": self.value_size, "seed": self.seed}
+        sizes |= {"dtype": getattr(torch, self.dtype), "words": self.words, "length": self.length}
+        if self.case in DRIFTS:
+            whole = drift_trial(self.case, **sizes)
+        else:
+            whole = tracker_trial(self.case, heads=self.heads, **sizes)
+        return (whole if self.word is None else whole.word(*self.word)).part(0, self.tokens)
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """Words for a kernel in our layout, n factors a token, and what decodes them.
@@ -66,7 +93,8 @@ class Trial:
     `codebook` [C, W] float64: readouts of the columns `columns` [W], of which `labels` [C] says the state; `truth`
     holds the automaton's state after every token. A drift test has none of the four. `active` [a]: the channels that
     the tracker lives in. `bound`: a length that is proved right for every word, in recurrent order with states stored
-    in the trial's format; None if there is no bound.
+    in the trial's format; None if there is no bound. `letters`: the words, as numbers of letters or keys. `recipe`: how
+    to make the trial again, if it was made here.
     """
 
     name: str
@@ -83,6 +111,8 @@ class Trial:
     labels: Int[Tensor, " code"] | None = None
     truth: Int[Tensor, "batch time head"] | None = None
     bound: float | None = None
+    letters: Int[Tensor, "batch time head"] | None = None
+    recipe: Recipe | None = None
 
     @property
     def length(self) -> int:
@@ -97,14 +127,17 @@ class Trial:
         """Tokens start..stop-1 of every word; the state before the first token stays."""
         rows = slice(start * self.factors, stop * self.factors)
         cut = {name: x[:, rows] for name in ("k", "v", "beta", "alpha") if (x := getattr(self, name)) is not None}
-        truth = None if self.truth is None else self.truth[:, start:stop]
-        return replace(self, q=self.q[:, start:stop], truth=truth, **cut)
+        cut |= {name: x[:, start:stop] for name in ("q", "truth", "letters") if (x := getattr(self, name)) is not None}
+        recipe = None if self.recipe is None or start else replace(self.recipe, tokens=stop)
+        return replace(self, recipe=recipe, **cut)
 
     def word(self, batch: int, head: int) -> Trial:
         """One word, in a batch of one and one head."""
         at = (slice(batch, batch + 1), slice(None), slice(head, head + 1))
-        cut = {n: x[at] for n in ("q", "k", "v", "beta", "alpha", "truth") if (x := getattr(self, n)) is not None}
-        return replace(self, state=self.state[batch : batch + 1, head : head + 1], **cut)
+        names = ("q", "k", "v", "beta", "alpha", "truth", "letters")
+        cut = {n: x[at] for n in names if (x := getattr(self, n)) is not None}
+        recipe = None if self.recipe is None else replace(self.recipe, word=(batch, head))
+        return replace(self, state=self.state[batch : batch + 1, head : head + 1], recipe=recipe, **cut)
 
     def to(self, device: str) -> Trial:
         """The same trial on a device, contiguous."""
@@ -183,6 +216,8 @@ def tracker_trial(
         layer.labels[0],
         truth.unflatten(0, (words, heads)).transpose(1, 2).contiguous(),
         _bound(*CASES[name], dtype),
+        tokens.unflatten(0, (words, heads)).transpose(1, 2).contiguous(),
+        Recipe(name, _named(dtype), words, heads, length, key_size, value_size, seed, length),
     )
 
 
@@ -231,6 +266,8 @@ def drift_trial(
         torch.eye(key_size, value_size, dtype=short).repeat(words, 1, 1, 1),
         active,
         active,
+        letters=chosen[:, :, None],
+        recipe=Recipe(name, _named(dtype), words, 1, length, key_size, value_size, seed, length),
     )
 
 
@@ -299,11 +336,15 @@ def _built(source: str, target: str) -> tuple[Compiled, Model]:
 @cache
 def _bound(source: str, target: str, dtype: torch.dtype) -> float | None:
     """The a-priori length of `statetrack.constructions.horizons` in this format."""
-    name = str(dtype).removeprefix("torch.")
+    name = _named(dtype)
     if name not in FORMATS:
         return None
     made, _ = _built(source, target)
     return horizon_of(_lowered(made, name))
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _lowered(made: Compiled, dtype: str) -> Weights:

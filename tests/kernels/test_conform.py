@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,9 @@ from statetrack.cli import main
 from statetrack.errors import InvalidFile, InvalidInput
 from statetrack.kernels import fla_wrappers
 from statetrack.kernels.api import ckda
-from statetrack.kernels.conform import Row, conform, judge, replay, smallest
+from statetrack.kernels.conform import NothingRan, conform, judge, replay, require_one, smallest
+from statetrack.kernels.conform_checks import Row
+from statetrack.kernels.failing import append_recipe, digest, read_recipes
 from statetrack.kernels.layouts import Kernel, load_kernel
 from statetrack.kernels.trials import CASES, DRIFTS, drift_trial, load_trial, save_trial, tracker_trial
 
@@ -143,9 +150,9 @@ def test_every_broken_kernel_is_caught_with_a_failing_input_that_fails_again(
         row = caught[key]
         assert row.saved is not None
         assert row.minimal is not None
-        again = replay(Kernel("broken", broken), Path(row.saved))
+        (again,) = replay(Kernel("broken", broken), Path(row.saved))
         assert (again.status, again.length, again.case) == ("fail", row.minimal, row.case)
-        assert replay(Kernel("whole", ckda), Path(row.saved)).status == "pass"
+        assert [x.status for x in replay(Kernel("whole", ckda), Path(row.saved))] == ["pass"]
 
 
 def test_what_is_right_about_a_broken_kernel_is_not_blamed() -> None:
@@ -185,6 +192,113 @@ def test_inputs_that_lose_their_states_by_themselves_are_no_fault_of_the_kernel(
     assert row.horizon >= row.required
 
 
+def test_a_failing_input_is_kept_as_a_line_that_makes_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "more" / "failing.jsonl"
+    found = {row.case: row for row in rows(rounded_keys, cases=["S5"], checks=["drift"], save=path)}
+    found |= {row.case: row for row in rows(clipped_beta, cases=["S3"], checks=["decode"], save=path)}
+    failed = [row for row in found.values() if row.status == "fail"]
+    assert [row.case for row in failed] == [*DRIFTS, "S3"]
+    assert path.stat().st_size < 800 * len(failed)
+    again = replay(Kernel("broken", rounded_keys), path)
+    assert [(row.case, row.length) for row in again] == [(row.case, row.minimal) for row in failed]
+    assert [row.status for row in again] == ["fail", "fail", "pass"]
+    assert [row.status for row in replay(Kernel("clipped", clipped_beta), path)][2] == "fail"
+    assert {row.status for row in replay(Kernel("whole", ckda), path)} == {"pass"}
+    for (trial, line), row in zip(read_recipes(path), failed, strict=True):
+        assert digest(trial) == line["sha256"]
+        assert trial.letters is not None
+        assert trial.letters[0, :64, 0].tolist() == line["letters"]
+        assert (line["check"], trial.q.shape[0], trial.q.shape[2], trial.length) == (row.check, 1, 1, row.minimal)
+
+
+def test_a_line_whose_input_is_made_otherwise_today_is_refused(tmp_path: Path) -> None:
+    trial = tracker_trial("S3", dtype=torch.float32, words=2, heads=1, length=9, key_size=8, value_size=8)
+    path = tmp_path / "failing.jsonl"
+    append_recipe(trial.word(1, 0).part(0, 5), path, {"check": "decode", "tolerances": {}})
+    text = path.read_text()
+    ((again, _),) = read_recipes(path)
+    assert torch.equal(again.k, trial.k[1:, : 5 * trial.factors])
+    for old, new in (
+        ('"seed": 0', '"seed": 1'),
+        ('"word": [1, 0]', '"word": [0, 0]'),
+        ("recipe/1", "recipe/0"),
+        ("{", ""),
+    ):
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(InvalidFile):
+            list(read_recipes(path))
+    with pytest.raises(InvalidInput):
+        append_recipe(trial.part(1, 5), path, {})
+
+
+def test_the_digest_is_of_every_tensor_that_a_kernel_is_given() -> None:
+    trial = tracker_trial("S3, signed gates", dtype=torch.float32, words=1, length=9, key_size=8, value_size=8)
+    seen = {digest(trial)}
+    for name in ("q", "k", "v", "beta", "alpha", "state", "truth"):
+        x = getattr(trial, name).clone()
+        x.view(-1)[3] += 1
+        seen.add(digest(replace(trial, **{name: x})))
+    assert len(seen) == 8
+
+
+def test_options_that_a_kernel_does_not_take_are_refused_before_it_runs() -> None:
+    for options, why in (({"precison": "tracking"}, "is it precision"), ({"beta": 1}, "set by the call itself")):
+        with pytest.raises(InvalidInput, match=why):
+            Kernel("ckda", ckda, options=options)
+    with pytest.raises(InvalidInput, match="no signature"):
+        Kernel("builtin", type, options={"a": 1})
+    assert Kernel("ckda", ckda, options={"precision": "exact"}).unnamed == ()
+    assert Kernel("kda", fla_wrappers.chunk_kda, "fla", {"precison": "exact", "safe_gate": True}).unnamed == (
+        "precison",
+    )
+
+
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        (lambda o, s: o, "expected a pair"),
+        (lambda o, s: (o,), "expected a pair"),
+        (lambda o, s: (o, None), "a NoneType as last states"),
+        (lambda o, s: (s, o), "as readouts"),
+        (lambda o, s: (o[:, 1:], s), "as readouts"),
+        (lambda o, s: (o, s[..., :3]), "as last states"),
+        (lambda o, s: (o.int(), s), "as readouts"),
+    ],
+)
+def test_what_is_no_pair_of_readouts_and_states_is_no_verdict(returned: Callable[..., Any], what: str) -> None:
+    kernel = Kernel("odd", lambda q, k, v, **o: returned(*ckda(q, k, v, **o)))
+    found = list(conform(kernel, **_settings({"cases": ["parity"], "checks": ["decode", "split"]})))
+    assert {row.status for row in found} == {"unusable"}
+    assert all(row.failed and what in row.detail for row in found)
+    with pytest.raises(NothingRan, match="2 unusable; the first, parity decode"):
+        require_one(kernel, found)
+
+
+def test_a_kernel_that_refuses_everything_has_no_verdict_and_one_that_breaks_has_one() -> None:
+    def raising(error: Exception) -> Callable[..., Any]:
+        def run(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+            raise error
+
+        return run
+
+    expected = {"refused": [ValueError("no"), NotImplementedError("no"), AssertionError("only bfloat16")]}
+    expected["refused"] += [TypeError("f() got an unexpected keyword argument 'cu_seqlens'")]
+    expected["error"] = [TypeError("unsupported operand"), RuntimeError("illegal memory access"), KeyError("x")]
+    for status, errors in expected.items():
+        for error in errors:
+            kernel = Kernel("raising", raising(error))
+            found = list(conform(kernel, **_settings({"cases": ["S3"], "checks": ["decode"]})))
+            assert [row.status for row in found] == [status], error
+            if status == "error":
+                require_one(kernel, found)
+                continue
+            with pytest.raises(NothingRan, match="nothing of raising ran, 1 refused"):
+                require_one(kernel, found)
+            require_one(kernel, [*found, Row("S3", "split", 9, "pass")])
+    with pytest.raises(NothingRan, match="no check"):
+        require_one(Kernel("ckda", ckda), [])
+
+
 def test_a_kernel_that_breaks_is_an_error_and_one_without_an_argument_is_refused() -> None:
     def breaks(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         raise RuntimeError("illegal memory access")
@@ -207,6 +321,37 @@ def test_numbers_that_are_none_are_wrong_states() -> None:
 
     (row,) = rows(poisoned, cases=["parity"], checks=["decode"])
     assert (row.status, row.horizon) == ("fail", 57)
+    assert (row.wrong, row.undecodable) == (0, 63 * 4)
+    assert "token 57: undecodable, not finite" in row.detail
+
+
+def with_readouts(change: Callable[[Tensor], Tensor]) -> Ours:
+    def run(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor | None]:
+        o, last = ckda(q, k, v, **options)
+        return change(o), last
+
+    return run
+
+
+def test_a_readout_that_is_as_near_to_another_state_is_undecodable_and_not_wrong() -> None:
+    """A readout of length 1e17 is equally far from all codewords in float64, and so is one that is 0."""
+    for change, length in ((lambda o: 1e17 * (1 + o), "e+17"), (lambda o: 0 * o, "length 0")):
+        (row,) = rows(with_readouts(change), cases=["S5"], checks=["decode"])
+        assert (row.status, row.horizon, row.wrong, row.undecodable) == ("fail", 0, 0, 120 * 4)
+        assert "token 0: undecodable, as near to state" in row.detail
+        assert length in row.detail
+
+
+def test_a_readout_nearest_to_another_state_is_wrong_and_the_row_names_both() -> None:
+    def late(o: Tensor) -> Tensor:
+        return torch.cat([o[:, :40], o[:, 39:-1]], 1)
+
+    (row,) = rows(with_readouts(late), cases=["parity"], checks=["decode"])
+    # The first word repeats the letter that changes the state.
+    assert (row.status, row.horizon, row.undecodable) == ("fail", 40, 0)
+    assert row.wrong is not None
+    assert 80 < row.wrong < 320
+    assert re.search(r"token 40: decoded as state (0, expected 1|1, expected 0); of 480", row.detail)
 
 
 def test_a_trial_survives_its_file(tmp_path: Path) -> None:
@@ -274,3 +419,69 @@ def test_the_command_prints_a_table_saves_and_replays(tmp_path: Path, capsys: py
     assert main([*wrong, "--replay", str(saved)]) == 1
     assert main(["conform", "statetrack.kernels.api:ckda", "--device", "cpu", "--replay", str(saved)]) == 0
     assert main([*right, "--set", "nothing"]) == 2
+
+
+def test_the_exit_code_is_2_where_nothing_ran_and_strict_counts_refusals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.py").write_text(
+        "from statetrack.kernels.api import ckda\n"
+        "def never(q, k, v, **o):\n    raise ValueError('only T = 7')\n"
+        "def half(q, k, v, **o):\n    return q\n"
+        "def whole(q, k, v, alpha, beta, scale, initial_state, output_final_state, factors, normalize_keys,"
+        " normalize_queries):\n    return ckda(q, k, v, alpha, beta, initial_state=initial_state, factors=factors,"
+        " output_final_state=True, scale=scale)\n"
+    )
+    small = ["--key-size", "8", "--value-size", "8", "--length", "30", "--words", "1", "--case", "parity"]
+    small += ["--device", "cpu", "--check", "decode", "--check", "varlen"]
+    for name, what in (("never", "only T = 7"), ("half", "expected a pair")):
+        assert main(["conform", f"{tmp_path / 'odd.py'}:{name}", *small]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert what in said.err.splitlines()[-1]
+    assert main(["conform", "statetrack.kernels.api:ckda", *small, "--set", "precison=tracking"]) == 2
+    assert "is it precision?" in capsys.readouterr().err
+    assert main(["conform", f"{tmp_path / 'odd.py'}:whole", *small]) == 0
+    assert "1 pass, 1 refused" in capsys.readouterr().out
+    assert main(["conform", f"{tmp_path / 'odd.py'}:whole", *small, "--strict"]) == 1
+    ours = ["conform", "statetrack.kernels.fla_wrappers:chunk_kda", "--layout", "fla", *small]
+    assert main([*ours, "--set", "chunk_size=64"]) == 0
+    assert "no argument chunk_size by name" in capsys.readouterr().err
+
+
+def test_the_benchmark_keeps_rows_of_every_check_and_lines_that_fail_again(tmp_path: Path) -> None:
+    """A function that rounds its keys stands in for a kernel; what a later call adds replaces its own checks only."""
+    script = Path(__file__).parents[2] / "benchmarks" / "conformance.py"
+    (tmp_path / "odd.py").write_text(
+        "import torch\n"
+        "from statetrack.kernels.fla_wrappers import chunk_delta_rule\n"
+        "def delta_rule(q, k, v, beta, scale, initial_state, output_final_state, cu_seqlens=None):\n"
+        "    return chunk_delta_rule(q, k, v, beta, scale=scale, initial_state=initial_state, output_final_state=True,"
+        " cu_seqlens=cu_seqlens)\n"
+    )
+
+    def run(*how: str) -> list[dict[str, Any]]:
+        command = [sys.executable, str(script), "--place", "cpu", "--device", "here", "--output", str(tmp_path), *how]
+        command += ["--kernels", f"{tmp_path / 'odd.py'}:delta_rule", "--cases", "parity", "--jobs", "2"]
+        subprocess.run(command, check=True, capture_output=True, cwd=script.parents[1])
+        return json.loads((tmp_path / "conformance-here.json").read_text())["rows"]
+
+    lengths = ["--lengths", "70", "--drift-lengths", "50", "70"]
+    found = run("--types", "bfloat16", "float16", *lengths, "--checks", "drift", "decode", "varlen")
+    assert sorted((x["dtype"], x["check"], x["length"]) for x in found) == sorted(
+        (dtype, check, length)
+        for dtype in ("bfloat16", "float16")
+        for check, length in (*(("drift", n) for n in (50, 70, 50, 70)), ("decode", 70), ("varlen", 70))
+    )
+    failed = [x for x in found if x["status"] == "fail"]
+    assert {(x["dtype"], x["case"]) for x in failed} >= {("bfloat16", DRIFTS[0]), ("float16", DRIFTS[0])}
+    lines = tmp_path / "conformance-here-failing.jsonl"
+    again = replay(load_kernel(f"{tmp_path / 'odd.py'}:delta_rule", "fla"), lines)
+    assert {row.status for row in again} == {"fail"}
+    assert {row.length for row in again} == {x["minimal"] for x in failed}
+    later = run("--types", "float16", *lengths, "--checks", "varlen", "split", "--add", "--seconds", "0")
+    assert [x for x in later if (x["dtype"], x["check"]) != ("float16", "varlen")][: len(found) - 1] == [
+        x for x in found if (x["dtype"], x["check"]) != ("float16", "varlen")
+    ]
+    assert [(x["check"], x["status"]) for x in later[len(found) - 1 :]] == [("varlen", "not run"), ("split", "not run")]
+    assert len(replay(load_kernel(f"{tmp_path / 'odd.py'}:delta_rule", "fla"), lines)) == len(again)
