@@ -278,7 +278,7 @@ def merged(folder: Path) -> list[dict[str, Any]]:
     """All lines, one a job, sorted by key, in survival.jsonl."""
     found = sorted(lines(folder), key=lambda row: (row["key"], "error" not in row))
     rows = list({row["key"]: row for row in found}.values())
-    text = "".join(json.dumps(row) + "\n" for row in rows)
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     (folder / "survival.jsonl").write_text(text, encoding="utf-8")
     return rows
 
