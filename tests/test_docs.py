@@ -73,11 +73,15 @@ def test_images_and_notebooks_that_the_documents_name_are_there() -> None:
         for name in re.findall(r"\]\(([^)#:]+\.(?:png|ipynb))\)", words.read_text(encoding="utf-8")):
             assert (words.parent / name).is_file(), (words.name, name)
     readme = WORDS[0].read_text(encoding="utf-8")
+    commands = (ROOT / "docs" / "images" / "README.md").read_text(encoding="utf-8")
+    assert all(re.search(rf"\b{path.stem}\b", commands) for path in IMAGES)
     assert all(f"docs/notebooks/{path.name}" in readme for path in NOTEBOOKS)
     assert [path.stem for path in IMAGES] == [
+        "bounds",
         "learn-curves",
         "learn-sounds",
         "learn-spectra",
+        "orders",
         "report-claim",
         "report-table",
         "survival",
