@@ -69,6 +69,8 @@ def build_facts(made: Compiled, weights: Weights, checked: bool) -> dict[str, An
 
 def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None, horizon: float) -> dict[str, Any]:
     """What a run found, beside the length that is proved; with the answers if it was one word."""
+    from statetrack.precise import claim_facts
+
     facts: dict[str, Any] = {}
     if word is not None and trace.answers is not None:
         states = [int(q) for q in trace.answers[0]] if word else []
@@ -81,7 +83,7 @@ def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None, hori
         "wrong_words": trace.wrong_words,
         "executor": trace.executor,
         "proved_length": _number(horizon),
-    }
+    } | claim_facts(weights, trace.first_wrong, horizon)
 
 
 def value_facts(
@@ -292,6 +294,7 @@ _NAMES = {
     "dims": "state sizes K",
     "columns": "state columns V",
     "dtype": "number format",
+    "refuted": "REFUTED",
 }
 
 
