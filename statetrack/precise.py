@@ -82,7 +82,7 @@ def for_ever_facts(weights: Weights) -> dict[str, Any]:
 
 
 def claim_facts(weights: Weights, first_wrong: int | None, horizon: float) -> dict[str, str]:
-    """That a run does not check what it relies on; and, if a token within the horizon is wrong, that this is refuted."""
+    """That a run does not check what it relies on; if a token within the horizon is wrong, that this is refuted."""
     what = "certificate" if weights.float_proof is None else "proof of being right for ever"
     facts = {"checked": f"{what} in the file, not checked here; 'statetrack check' does"}
     if first_wrong is None or first_wrong >= horizon:

@@ -76,14 +76,18 @@ def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None, hori
         states = [int(q) for q in trace.answers[0]] if word else []
         facts["outputs"] = [weights.dfa.outputs[q] if q >= 0 else None for q in states]
         facts["states"] = [weights.dfa.states[q] if q >= 0 else None for q in states]
-    return facts | {
-        "tokens": trace.tokens,
-        "wrong": trace.wrong,
-        "first_wrong": trace.first_wrong,
-        "wrong_words": trace.wrong_words,
-        "executor": trace.executor,
-        "proved_length": _number(horizon),
-    } | claim_facts(weights, trace.first_wrong, horizon)
+    return (
+        facts
+        | {
+            "tokens": trace.tokens,
+            "wrong": trace.wrong,
+            "first_wrong": trace.first_wrong,
+            "wrong_words": trace.wrong_words,
+            "executor": trace.executor,
+            "proved_length": _number(horizon),
+        }
+        | claim_facts(weights, trace.first_wrong, horizon)
+    )
 
 
 def value_facts(
