@@ -387,8 +387,10 @@ def _check_finite(what: str, x: Tensor | None) -> None:
 
 def _unit(k: Tensor) -> Tensor:
     """Keys of length 1; zero stays zero."""
-    length = k.norm(dim=-1, keepdim=True)
-    return torch.where(length == 0, 0.0, k / length.clamp_min(1e-300))
+    largest = k.abs().amax(-1, keepdim=True)
+    # Squares of the entries themselves could overflow or vanish.
+    k = k / torch.where(largest == 0, 1.0, largest)
+    return torch.where(largest == 0, 0.0, k / k.norm(dim=-1, keepdim=True))
 
 
 def _config(path: Path) -> dict[str, Any]:
