@@ -360,9 +360,11 @@ def run(
             trace = _run(weights, symbols, random, length, seed, how | {"renormalise": renormalise})
             horizon = weights.horizon(renormalise)
             facts |= run_facts(trace, weights, symbols, horizon)
-            facts |= past_horizon(horizon, len(symbols or ()) or length)
+            facts |= past_horizon(horizon, length if symbols is None else len(symbols))
             wrong = trace.wrong
     say(facts | {"seconds": round(time.perf_counter() - started, 3)}, as_json)
+    if "refuted" in facts:
+        fail(facts["refuted"])
     if wrong:
         raise typer.Exit(1)
 

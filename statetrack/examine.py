@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from statetrack.errors import InvalidInput
+from statetrack.guards import check_format
 from statetrack.printing import progress_line, say, say_rows
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -126,7 +127,7 @@ def _value(text: str) -> Any:
 
 def audit(
     checkpoint: Annotated[
-        Path, typer.Argument(help="Layer of flash-linear-attention, arrays k, beta, alpha, weights.")
+        Path, typer.Argument(help="Layer of ours or of flash-linear-attention, arrays k, beta, alpha, weights.")
     ],
     automaton: Annotated[
         str | None, typer.Option(help="SOURCE as for build: does a head track it? Row i is letter i of its alphabet.")
@@ -134,9 +135,13 @@ def audit(
     letters: Annotated[str, typer.Option(help="A group's alphabet: all elements or generators.")] = "all",
     tolerance: Annotated[float, typer.Option(help="Relative distance within which two states are one.")] = 0.1,
     length: Annotated[int, typer.Option(min=1, help="Length of the words that tracking is tried on.")] = 256,
+    dtype: Annotated[
+        str | None, typer.Option(help="Round to this format, as run does (default: a weights file's, else float64).")
+    ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Tokens whose eigenvalues are taken.")] = 256,
     beta_max: Annotated[
-        float | None, typer.Option(help="β is this times a sigmoid (default: config.json, or 1).")
+        float | None,
+        typer.Option(help="β is this times a sigmoid (default: the configuration; else 2 in our layers, 1 in others)."),
     ] = None,
     heads: Annotated[
         int | None, typer.Option(min=1, help="Key heads (default: config.json, or the number of β).")
@@ -152,13 +157,17 @@ def audit(
     from statetrack.kernels.checkpoints import Reading, read_checkpoint
 
     chosen = None if tokens is None else _numbers(tokens)
+    if dtype is not None:
+        check_format(dtype)
     layers = read_checkpoint(checkpoint, Reading(beta_max, heads, chosen, inputs))
     rows = [vars(facts) for layer in layers for facts in statistics(layer, samples)]
     tracked: list[dict[str, Any]] = []
     if automaton is not None:
         dfa = resolve(automaton, Options(letters)).dfa
         known = [layer for layer in layers if layer.symbols] or list(layers)
-        tracked = [vars(t) for layer in known for t in tracking(layer, dfa, tolerance=tolerance, length=length)]
+        with progress_line("clusters of states", None) as update:
+            how: dict[str, Any] = {"tolerance": tolerance, "length": length, "dtype": dtype, "progress": update}
+            tracked = [vars(t) for layer in known for t in tracking(layer, dfa, **how)]
     if draw is not None:
         from statetrack.figures.measured import draw_audit
 
@@ -172,7 +181,9 @@ def audit(
         print(f"{layer.name}: {layer.kind}, inputs: {layer.inputs}")
     say_rows([_rounded(row) for row in rows], False)
     if tracked:
-        say_rows([_rounded(row) for row in tracked], False)
+        for said in dict.fromkeys(str(row["evaluated"]) for row in tracked):
+            print(f"tracking evaluated in {said}")
+        say_rows([_rounded({n: x for n, x in row.items() if n != "evaluated"}) for row in tracked], False)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """`build --precision`: the encoding that is right for ever in a number format, and what is printed of it; `--scaled`.
 
-Main definitions: `Precision`, `Scaled`, `one_source`, `in_precision`, `for_ever_facts`, `past_horizon`.
+Main definitions: `Precision`, `Scaled`, `one_source`, `in_precision`, `for_ever_facts`, `claim_facts`,
+`past_horizon`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,18 @@ def for_ever_facts(weights: Weights) -> dict[str, Any]:
     order = "any order of sums" + (", products fused or not" if proof["order"] == "fused" else "")
     said = f"class {proof['class']} ({how[proof['class']]}), {columns:,} float columns, {order}"
     return {"state_format": weights.storage, "for_ever": said}
+
+
+def claim_facts(weights: Weights, first_wrong: int | None, horizon: float) -> dict[str, str]:
+    """That a run does not check what it relies on; if a token within the horizon is wrong, that this is refuted."""
+    what = "certificate" if weights.float_proof is None else "proof of being right for ever"
+    facts = {"checked": f"{what} in the file, not checked here; 'statetrack check' does"}
+    if first_wrong is None or first_wrong >= horizon:
+        return facts
+    length = "every length" if horizon == float("inf") else f"up to {int(horizon):,} tokens"
+    why = "a false claim, changed tensors, or a device that rounds otherwise than docs/precision.md says"
+    said = f"a wrong state after {first_wrong + 1:,} tokens, and the file claims to be right for {length}"
+    return facts | {"refuted": f"{said}: {why}; run 'statetrack check'"}
 
 
 def past_horizon(horizon: float, longest: int) -> dict[str, Any]:

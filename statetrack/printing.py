@@ -69,19 +69,25 @@ def build_facts(made: Compiled, weights: Weights, checked: bool) -> dict[str, An
 
 def run_facts(trace: Trace, weights: Weights, word: tuple[str, ...] | None, horizon: float) -> dict[str, Any]:
     """What a run found, beside the length that is proved; with the answers if it was one word."""
+    from statetrack.precise import claim_facts
+
     facts: dict[str, Any] = {}
     if word is not None and trace.answers is not None:
         states = [int(q) for q in trace.answers[0]] if word else []
         facts["outputs"] = [weights.dfa.outputs[q] if q >= 0 else None for q in states]
         facts["states"] = [weights.dfa.states[q] if q >= 0 else None for q in states]
-    return facts | {
-        "tokens": trace.tokens,
-        "wrong": trace.wrong,
-        "first_wrong": trace.first_wrong,
-        "wrong_words": trace.wrong_words,
-        "executor": trace.executor,
-        "proved_length": _number(horizon),
-    }
+    return (
+        facts
+        | {
+            "tokens": trace.tokens,
+            "wrong": trace.wrong,
+            "first_wrong": trace.first_wrong,
+            "wrong_words": trace.wrong_words,
+            "executor": trace.executor,
+            "proved_length": _number(horizon),
+        }
+        | claim_facts(weights, trace.first_wrong, horizon)
+    )
 
 
 def value_facts(
@@ -292,6 +298,7 @@ _NAMES = {
     "dims": "state sizes K",
     "columns": "state columns V",
     "dtype": "number format",
+    "refuted": "REFUTED",
 }
 
 

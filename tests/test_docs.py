@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def test_there_is_a_notebook_for_each_job_valid_small_and_of_no_machine() -> Non
         assert not re.search(r"(?<![\w.])/(work|root|home|tmp)/\w|0x[0-9a-f]{6}|Traceback", text)
         counts = [cell["execution_count"] for cell in read(path)["cells"] if cell["cell_type"] == "code"]
         assert counts == [*range(1, len(counts) + 1)]
+
+
+def test_the_examples_in_the_documents_say_what_they_say() -> None:
+    found = [path for path in WORDS if ">>> " in path.read_text(encoding="utf-8")]
+    assert ROOT / "docs" / "precision.md" in found
+    for path in found:
+        done = doctest.testfile(str(path), module_relative=False, encoding="utf-8")
+        assert done.attempted > 5
+        assert done.failed == 0, path
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)

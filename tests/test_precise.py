@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import statetrack as st
 from statetrack.cli import main
+from statetrack.constructions.weights import tensors_digest
+from statetrack.precise import claim_facts
 
 WEIGHTED = Path(__file__).parent / "data" / "formats" / "binvalue.wfa.json"
 
@@ -30,7 +34,46 @@ def test_build_emits_an_encoding_that_is_right_for_ever(tmp_path: Path, capsys: 
     assert facts(capsys, "check", path)["for_ever"]["class"] == "R"
     ran = facts(capsys, "run", path, "--random", 4, "--length", 300, "--device", "cpu", "--executor", "reference")
     assert ran["wrong"] == 0
+    assert ran["checked"].startswith("proof of being right for ever in the file, not checked here")
     assert "warning" not in ran
+    assert "refuted" not in ran
+
+
+def test_a_run_says_that_a_forged_proof_is_refuted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A proof object that names the file's own digests and proves nothing: only `check` looks into it."""
+    made, path = st.build("Z60").weights("bfloat16"), tmp_path / "forged.safetensors"
+    proof = {"format": "statetrack-float/1", "dtype": "bfloat16", "storage": "bfloat16", "order": "recurrent"}
+    proof |= {"tensors_sha256": tensors_digest(made.tensors), "certificate": made.certificate["digest"]}
+    heads = [{"start": [], "columns": [], "moves": []}]
+    replace(made, float_proof=proof | {"joint": 60, "class": "E", "heads": heads}).save(path)
+    how = ["run", str(path), "--random", "16", "--device", "cpu", "--executor", "reference", "--json", "--length"]
+    assert main([*how, "400"]) == 1
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
+    assert said["proved_length"] == "every length"
+    assert "not checked here" in said["checked"]
+    assert f"wrong state after {said['first_wrong'] + 1} tokens" in said["refuted"]
+    assert printed.err == f"statetrack: {said['refuted']}\n"
+    assert main([*how, str(said["first_wrong"])]) == 0
+    assert "refuted" not in json.loads(capsys.readouterr().out)
+    assert main(["check", str(path)]) == 2
+
+
+def test_a_wrong_state_past_the_horizon_refutes_nothing() -> None:
+    weights = st.build("Z60").weights("bfloat16")
+    assert set(claim_facts(weights, 3, 3.0)) == {"checked"}
+    assert "up to 4 tokens" in claim_facts(weights, 3, 4.0)["refuted"]
+
+
+def test_the_empty_word_is_within_every_horizon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "z7.safetensors"
+    facts(capsys, "build", "Z7", "--dtype", "bfloat16", "-o", path)
+    assert "warning" not in facts(capsys, "run", path, "--word", "", "--device", "cpu")
+    word = ";".join(["1"] * 40)
+    code = main(["run", str(path), "--word", word, "--device", "cpu", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert code == (1 if said["wrong"] else 0)
+    assert "words of 40 symbols" in said["warning"]
 
 
 @pytest.mark.parametrize(("m", "tables", "keys"), [(5, "bfloat16", "dyadic"), (9, "float32", None)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 _NARROW = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
-_ARITHMETIC = {torch.float64: torch.float64, torch.float32: torch.float32} | dict.fromkeys(_NARROW, torch.float32)
+ARITHMETIC = {torch.float64: torch.float64, torch.float32: torch.float32} | dict.fromkeys(_NARROW, torch.float32)
 _DISTANCES_AT_ONCE = 1 << 23
 
 
@@ -79,9 +79,9 @@ class LayerTables:
             if (table := self.named().get(name)) is not None and tuple(table.shape) != shape
         ]
         faults += [
-            f"{name} has dtype {table.dtype}, expected one of {', '.join(map(str, _ARITHMETIC))}"
+            f"{name} has dtype {table.dtype}, expected one of {', '.join(map(str, ARITHMETIC))}"
             for name, table in self.named().items()
-            if table.dtype not in _ARITHMETIC
+            if table.dtype not in ARITHMETIC
         ]
         if self.unit is not None and not _are_units(self.unit):
             held = ", ".join(f"{float(u):g}" for u in self.unit.reshape(-1))
@@ -113,9 +113,9 @@ def arithmetic(storage: torch.dtype, accumulate: torch.dtype | None = None) -> t
         InvalidInput: any other type.
     """
     for name, dtype in (("storage", storage), ("accumulate", accumulate or storage)):
-        if dtype not in _ARITHMETIC:
-            raise InvalidInput(f"{name} {dtype}: expected one of {', '.join(map(str, _ARITHMETIC))}")
-    return torch.promote_types(_ARITHMETIC[storage], _ARITHMETIC[accumulate or storage])
+        if dtype not in ARITHMETIC:
+            raise InvalidInput(f"{name} {dtype}: expected one of {', '.join(map(str, ARITHMETIC))}")
+    return torch.promote_types(ARITHMETIC[storage], ARITHMETIC[accumulate or storage])
 
 
 def recurrent(
