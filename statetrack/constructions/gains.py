@@ -58,8 +58,8 @@ def largest_gain(head: Head) -> arb | None:
     """M: a bound on the norm of every product of steps that a word can take; None if none is found."""
     if shrinks(head):
         return arb(1)
-    free = _free(head.field, head.size, matrices(head))
-    return _in_runs(head) if free is None else free
+    found = _in_runs(head)
+    return _free(head.field, head.size, matrices(head)) if found is None else found
 
 
 def growths(head: Head) -> list[tuple[arb, arb]]:
@@ -170,9 +170,8 @@ def _in_runs(head: Head) -> arb | None:
             product = identity(head.field, head.size)
             for step in run[i:]:
                 product = matmul(head.maps[step].matrix, product)
-                norm = exact_norm(product)
-                inside = inside.max(norm)
-            ended = ended.max(norm)
+                inside = inside.max(exact_norm(product))
+            ended = ended.max(exact_norm(product))
     return inside.max(ended * arb(float(_norms(orbit, found).max())))
 
 

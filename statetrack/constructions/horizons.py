@@ -55,7 +55,7 @@ from .weights import Weights
 _LONGEST = 10**15
 # Below so many tokens growing bounds may show more.
 _SHORT = 64
-_ONE, _ENDLESS = arb(1), arb("inf")
+_ONE, _ENDLESS, _SQUARE = arb(1), arb("inf"), arb(2) ** 120
 _MOST_EDGES, _MOST_COLUMNS = 60_000, 2_000
 # A head, its tables, its exact columns and its claimed margin, where they are known.
 _Job = tuple[Head, HeadTables, IdealHead | None, Fraction | None]
@@ -141,12 +141,12 @@ class HeadBound:
             return "errors that do not add up"
         return "rounding bound" if self.power == 1 else "growing rounding bound"
 
-    def state_error(self, tokens: int) -> float:
+    def state_error(self, tokens: float) -> float:
         """A bound on the Euclidean error of the whole state after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self._error(tokens))
 
-    def readout_error(self, tokens: int) -> float:
+    def readout_error(self, tokens: float) -> float:
         """A bound on the Euclidean error of the readout after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self.query * self._error(tokens) + self.read)
@@ -154,7 +154,7 @@ class HeadBound:
     def tokens(self) -> float:
         """The largest number of tokens after which the state's error is allowed: infinity, or 10^15 at most."""
         if self.ceiling <= self.allowed:
-            return math.inf
+            return math.inf if self.until == _LONGEST else float(self.until)
         low, high = 0, self.until
         with ctx.workprec(PRECISION):
             while low < high:
@@ -168,7 +168,7 @@ class HeadBound:
             return 0.0
         return replace(self, start=self.restart).tokens()
 
-    def _error(self, tokens: int) -> arb:
+    def _error(self, tokens: float) -> arb:
         """The bound on the state's error; infinite where it would be large anyway."""
         rate = self.power - 1 + self.gain * self.growth
         exponent = (1 + rate).log() * tokens
@@ -264,9 +264,9 @@ def _growing(
     if radius is not None:
         return _made(head, tables, errors, gap, m, c, radius)
     start, added = frobenius([ball(x) for column in head.h0 for x in column]), largest([e.added for e in errors])
-    found, low, high = None, 0, _LONGEST
+    found, low, high = None, 0, _LONGEST - 1
     while low < high:
-        middle = (low + high + 1) // 2 if low else min(high, 1 if found is None else high)
+        middle = (low + high + 1) // 2 if low else 1
         exponent = c.log() * middle
         size = m * exponent.exp() * (start + middle * added) if exponent < 200 else arb("inf")
         bound = _made(head, tables, errors, gap, m, c, size)
@@ -283,7 +283,8 @@ def _made(
     growth, loss = largest([e.growth for e in errors]), largest([e.loss for e in errors])
     h0 = [(v, i, ball(x)) for v, column in enumerate(head.h0) for i, x in enumerate(column)]
     start = frobenius([exact(tables.state[i, v]) - x for v, i, x in h0])
-    read = _reading(head, tables, radius, sorted(head.choose.seen), gap)
+    # Between the factors of a token a state may be larger than before and after it.
+    read = _reading(head, tables, radius, largest([e.reach for e in errors]), largest([e.added for e in errors]), gap)
     if read is None or not growth < 1:
         return None
     bound = HeadBound(growth, loss, gain, radius, start, *read, power)
@@ -323,34 +324,40 @@ def _radius(head: Head, ideal: IdealHead | None, gain: arb | None) -> arb | None
 
 
 def _reading(
-    head: Head, tables: HeadTables, radius: arb, inputs: Sequence[tuple[int, ...]], gap: arb | None
+    head: Head, tables: HeadTables, radius: arb, reach: arb, added: arb, gap: arb | None
 ) -> tuple[arb, arb, arb] | None:
     """The readout's gain and own error, and the state error up to which the nearest codeword is right.
 
-    None where numbers could overflow; with one code every error is allowed.
+    None where numbers could overflow; with one code every error is allowed that keeps them finite.
     """
     u, n, storage = exact(tables.round_off), head.size, tables.storage
     length, drift = arb(0), arb(0)
-    for i, key in enumerate(inputs):
+    for i, key in enumerate(sorted(head.choose.seen)):
         wanted = [ball(x) for x in head.queries[head.choose.seen[key][1]]]
         stored = [exact(x) for x in tables.queries[i, :n]]
         length = length.max(frobenius(stored))
         drift = drift.max(frobenius([x - y for x, y in zip(stored, wanted, strict=True)]))
     read = radius * (length * gamma(n, u) + drift) + (n + 1) * rational(storage.arithmetic.tiny)
     query = length * (1 + gamma(n, u))
-    if gap is None:
-        return query, read, arb(2) ** 40
     book = [[ball(x) for x in row] for row in head.codebook or ()]
     moved = [
         frobenius([exact(x) - y for x, y in zip(tables.codebook[c], row, strict=True)]) for c, row in enumerate(book)
     ]
     code, size = largest([arb(0), *moved]), largest([arb(0), *map(frobenius, book)])
     limit = rational(storage.largest) / 16
-    if not (radius * 4 + 1 < limit and (size + length * radius * 4) ** 2 * head.width < arb(2) ** 120 and gap > 2**-60):
+    most = radius + 1 if gap is not None else ((limit / 4 - added) / reach - radius).min(arb(2) ** 40)
+    if not (
+        (2 * ((radius + most) * reach + added) <= limit)
+        and (size + length * 2 * (radius + most)) ** 2 * head.width < _SQUARE
+    ):
+        return None
+    if gap is None:
+        return query, read, most if most > 0 else arb(-1)
+    if not gap > 2**-60:
         return None
     half = gap / 2 * (1 - 2 * gamma(head.width + 4, u))
     found = (half - read - 2 * code) / query
-    return query, read, found.min(radius + 1) if found > 0 else arb(-1)
+    return query, read, found.min(most) if found > 0 else arb(-1)
 
 
 def _gap(head: Head) -> arb | None:

@@ -1,8 +1,8 @@
 """What one token adds to the error of a head's state, in balls: norm, growth and loss of its rounded factors.
 
 A stored token takes the state S' to A S' + b + E with |E| <= g |S'| + τ. Factors whose stored numbers make no operation
-round (gates 0 and ±1, and β k = 0 or a key with one entry ±1 and β 0, 1 or 2) add |A' - A| to g and nothing else; if
-besides A' = 0, the new state is the stored additive term whatever the old one was.
+round (gates 0 and ±1, and β k = 0 or a key with one entry ±1 and β 0, 1 or 2) add |A' - A| to g and nothing else. Nor
+does an additive term in rows of A' that are 0: there the new state is that term, whatever the old one was.
 
 Main definitions: `TokenError`, `token_errors`; `ball`, `rational`, `exact`, `frobenius`, `gamma`, `upper`.
 
@@ -35,7 +35,8 @@ _ONE_TERM = (-1.0, 1.0)
 class TokenError:
     """The errors of a step as one input stores it: |E| <= `growth` |S'| + `loss`.
 
-    `norm` bounds the norm of the exact linear part, `added` that of the exact additive term.
+    `norm` bounds the norm of the exact linear part, `added` that of the exact additive term, and `reach` how many times
+    larger the state may be between the factors.
     """
 
     step: int
@@ -43,6 +44,7 @@ class TokenError:
     growth: arb
     loss: arb
     added: arb
+    reach: arb
 
 
 def token_errors(head: Head, tables: HeadTables) -> Iterator[TokenError]:
@@ -59,7 +61,7 @@ def token_errors(head: Head, tables: HeadTables) -> Iterator[TokenError]:
 
 def _token(head: Head, step: int, i: int, tables: HeadTables) -> TokenError:
     """Products of the factors' norms with and without their errors."""
-    clean, dirty, loss, added = arb(1), arb(1), arb(0), arb(0)
+    clean, dirty, loss, added, reach = arb(1), arb(1), arb(0), arb(0), arb(1)
     for j, factor in enumerate(head.steps[step]):
         if isinstance(factor, Dense):
             norm, kappa, tau, size = _dense(factor, tables, i, tables.storage, head)
@@ -68,7 +70,8 @@ def _token(head: Head, step: int, i: int, tables: HeadTables) -> TokenError:
         # What earlier factors of the token added is in the state that this one rounds.
         loss = loss * (norm + kappa).max(arb(1)) + tau + kappa * added
         clean, dirty, added = clean * norm, dirty * (norm + kappa), added * norm.max(arb(1)) + size
-    return TokenError(step, clean, dirty - clean, loss, added)
+        reach = reach.max(clean)
+    return TokenError(step, clean, dirty - clean, loss, added, reach)
 
 
 def _factor(
@@ -91,7 +94,9 @@ def _factor(
     silent, size = _is_silent(tables, i, j, n), frobenius(added).max(frobenius(wanted))
     if silent and all(x == 0 for x in added):
         return norm, eta, frobenius(wanted), size
-    if silent and all(x == 0 for row in stored for x in row):
+    # An entry is the old one, its negative or what is added; `added` has the columns one after the other.
+    kept = [any(x != 0 for x in row) for row in stored] * head.width
+    if silent and not any(k and x != 0 for k, x in zip(kept, added, strict=True)):
         held = _stored_exactly(tables, i, j, head)
         if held is not None:
             return norm, eta, frobenius([x - y for x, y in zip(held, wanted, strict=True)]), size
@@ -131,7 +136,7 @@ def _added(tables: HeadTables, i: int, j: int, head: Head) -> list[arb]:
 
 
 def _stored_exactly(tables: HeadTables, i: int, j: int, head: Head) -> list[arb] | None:
-    """The state after a factor with A' = 0, column by column, if only its storage rounds; else None."""
+    """The stored additive term as the state holds it where A' S is 0, column by column; None if its making rounds."""
     form, found = tables.storage.arithmetic, list[arb]()
     beta = Fraction(float(tables.betas[i, j]))
     for v in range(head.width):
