@@ -140,7 +140,13 @@ class Accumulator:
     def head(self) -> Head:
         """The accumulator itself, which is told its step and its query."""
         book = self.readouts if self.points is not None else None
-        return Head(self.h0, self.steps, self.queries, Lookup({pair: pair for pair in self._pairs()}), book)
+        # No letters come before the first block.
+        first, last = (self.blocks[0, 0][0],), self.levels()[-1]
+        second, third = (
+            tuple(dict.fromkeys(self.blocks[half, x][0] for x in last if (half, x) in self.blocks)) for half in (1, 0)
+        )
+        choose = Lookup({pair: pair for pair in self._pairs()})
+        return Head(self.h0, self.steps, self.queries, choose, book, runs=(first, second, third))
 
     def _slot(self, i: int) -> Head:
         """Slot i of the ring: written at times t with (t - 1) mod 2P = i."""

@@ -18,46 +18,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
+from flint import arb, ctx
 
 from statetrack.errors import BudgetExceeded, InvalidInput, StatetrackError
-from statetrack.theory.arrays import identity
 from statetrack.theory.automata import Dfa, shortest_words
-from statetrack.theory.fields import Element
-from statetrack.theory.number_formats import NumberFormat, number_format
-from statetrack.theory.orbits import Orbit, StepMap
+from statetrack.theory.number_formats import number_format
 
 from .certificate import tokens_of
 from .composed import closed_program
 from .float_closure import IdealHead, closes_for_ever, ideal_of
 from .float_steps import HeadTables, head_tables
+from .gains import ROOM, forgetting, growths, largest_gain, largest_state, settled, shrinks
 from .margins import margin
-from .program import Dense, Factor, Head, Program
+from .program import Head, Program
+from .step_errors import (
+    PRECISION,
+    TokenError,
+    ball,
+    exact,
+    exact_norm,
+    frobenius,
+    gamma,
+    largest,
+    rational,
+    smaller,
+    token_errors,
+    upper,
+)
 from .weights import Weights
 
-Rows = NDArray[Any]
 _LONGEST = 10**15
-_PRECISION = 128
-# Doubles of exact numbers, with room for their rounding.
-_ROOM = 1 + 2.0**-30
-_MOST_PRODUCTS, _MOST_EDGES, _MOST_COLUMNS = 2_000, 60_000, 2_000
+# Below so many tokens growing bounds may show more.
+_SHORT = 64
+_ONE, _ENDLESS, _SQUARE = arb(1), arb("inf"), arb(2) ** 120
+_MOST_EDGES, _MOST_COLUMNS = 60_000, 2_000
 # A head, its tables, its exact columns and its claimed margin, where they are known.
 _Job = tuple[Head, HeadTables, IdealHead | None, Fraction | None]
 
 
 @dataclass(frozen=True)
 class HeadHorizon:
-    """The horizon of one head if its inputs are right: tokens, or infinity; `why` says by which argument."""
+    """The horizon of one head if its inputs are right: tokens, or infinity; `why` says by which argument.
+
+    `between`: words of any length are right too while at most so many tokens pass after each step of the head that
+    forgets (a linear part of 0); 0 if no step does.
+    """
 
     tokens: float
     why: str
+    between: float = 0.0
 
 
 def horizon_of(weights: Weights) -> float:
@@ -103,7 +117,8 @@ class HeadBound:
     """The errors of one head in balls: `growth` and `loss` a token, `gain` M, `radius` ρ, `start` the rounding of H_0.
 
     `query` is the readout's gain, `read` its own error, and `allowed` the state error up to which the nearest codeword
-    is right (negative if none is).
+    is right (negative if none is). Products of n steps have norm at most M `power`^n; the error never passes `ceiling`;
+    after a step that forgets it is at most `restart` (None: no step does); all for `until` tokens.
     """
 
     growth: arb
@@ -114,33 +129,58 @@ class HeadBound:
     query: arb
     read: arb
     allowed: arb
+    power: arb = _ONE
+    ceiling: arb = _ENDLESS
+    restart: arb | None = None
+    until: int = _LONGEST
 
-    def state_error(self, tokens: int) -> float:
+    @property
+    def why(self) -> str:
+        """By which argument."""
+        if self.ceiling <= self.allowed:
+            return "errors that do not add up"
+        return "rounding bound" if self.power == 1 else "growing rounding bound"
+
+    def state_error(self, tokens: float) -> float:
         """A bound on the Euclidean error of the whole state after that many tokens."""
-        with ctx.workprec(_PRECISION):
-            return _upper(self._error(tokens))
+        with ctx.workprec(PRECISION):
+            return upper(self._error(tokens))
 
-    def readout_error(self, tokens: int) -> float:
+    def readout_error(self, tokens: float) -> float:
         """A bound on the Euclidean error of the readout after that many tokens."""
-        with ctx.workprec(_PRECISION):
-            return _upper(self.query * self._error(tokens) + self.read)
+        with ctx.workprec(PRECISION):
+            return upper(self.query * self._error(tokens) + self.read)
 
-    def tokens(self) -> int:
-        """The largest number of tokens after which the state's error is allowed (10^15 at most)."""
-        low, high = 0, _LONGEST
-        with ctx.workprec(_PRECISION):
+    def tokens(self) -> float:
+        """The largest number of tokens after which the state's error is allowed: infinity, or 10^15 at most."""
+        if self.ceiling <= self.allowed:
+            return math.inf if self.until == _LONGEST else float(self.until)
+        low, high = 0, self.until
+        with ctx.workprec(PRECISION):
             while low < high:
                 middle = (low + high + 1) // 2
                 low, high = (middle, high) if self._error(middle) <= self.allowed else (low, middle - 1)
-        return low
+        return float(low)
 
-    def _error(self, tokens: int) -> arb:
+    def tokens_between(self) -> float:
+        """`tokens` since the start or the last step that forgets, however long the word is; 0 if no step does."""
+        if self.restart is None or self.until < _LONGEST:
+            return 0.0
+        return replace(self, start=self.restart).tokens()
+
+    def _error(self, tokens: float) -> arb:
         """The bound on the state's error; infinite where it would be large anyway."""
-        exponent = (1 + self.gain * self.growth).log() * tokens
-        if not exponent < 20:
+        rate = self.power - 1 + self.gain * self.growth
+        exponent = (1 + rate).log() * tokens
+        if tokens > self.until or not exponent < 80:
             return arb("inf")
         power = exponent.exp()
-        return self.radius * (power - 1) + self.gain * (self.start + tokens * self.loss) * power
+        if self.power == 1:
+            total = self.radius * (power - 1) + self.gain * (self.start + tokens * self.loss) * power
+        else:
+            summed = smaller(tokens * power, (power - 1) / rate)
+            total = self.gain * (self.start * power + (self.growth * self.radius + self.loss) * summed)
+        return smaller(total, self.ceiling)
 
 
 _KNOWN: dict[str, Program] = {}
@@ -177,160 +217,147 @@ def _claimed(weights: Weights, number: int, h: int) -> Fraction | None:
 def _heads(program: Program, weights: Weights) -> list[list[_Job]]:
     """For every layer its heads with their tables, exact columns where they are needed, and claimed margins."""
     storage = number_format(weights.storage)
-    exact: list[IdealHead | None] = [None] * sum(len(layer.heads) for layer in program.layers)
+    known: list[IdealHead | None] = [None] * sum(len(layer.heads) for layer in program.layers)
     if any(_needs_orbit(head) for layer in program.layers for head in layer.heads):
-        exact = list(_ideal_heads(program, weights.dfa)) or exact
+        known = list(_ideal_heads(program, weights.dfa)) or known
     rows: list[list[_Job]] = []
     for number, layer in enumerate(program.layers):
         tables = [head_tables(weights.tensors, number, h, storage) for h in range(len(layer.heads))]
         gaps = [_claimed(weights, number, h) for h in range(len(layer.heads))]
-        ideals = exact[sum(map(len, rows)) :][: len(layer.heads)]
+        ideals = known[sum(map(len, rows)) :][: len(layer.heads)]
         rows.append(list(zip(layer.heads, tables, ideals, gaps, strict=True)))
     return rows
 
 
 def _horizon(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fraction | None) -> HeadHorizon:
     bound = None if head.codebook is None else _bound(head, tables, ideal, gap)
-    if bound is not None:
-        return HeadHorizon(float(bound.tokens()), "rounding bound")
+    tokens = 0.0 if bound is None else bound.tokens()
+    if bound is not None and tokens > 0:
+        return HeadHorizon(tokens, bound.why, bound.tokens_between())
     if ideal is not None and closes_for_ever(tables, ideal, max_columns=_MOST_COLUMNS):
         return HeadHorizon(math.inf, "float closure")
-    return HeadHorizon(0.0, "no bound of this kind")
+    return HeadHorizon(0.0, "no bound of this kind" if bound is None else bound.why)
 
 
 def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fraction | None) -> HeadBound | None:
-    """The bound of one head, None where it does not apply: floors, no finite M or ρ, or numbers that may overflow."""
-    with ctx.workprec(_PRECISION):
-        gain = None if head.unit is not None else _gain(head)
-        radius = None if gain is None else _radius(head, ideal)
-        if gain is None or radius is None:
-            return None
-        inputs = sorted(head.choose.seen)
-        growth, loss, known = arb(0), arb(0), set[int]()
-        for i, key in enumerate(inputs):
-            step = head.choose.seen[key][0]
-            if step not in known:
-                known.add(step)
-                g, t = _token(head, step, i, tables, tables.storage, radius)
-                growth, loss = growth.max(g), loss.max(t)
-        h0 = [(v, i, _ball(x)) for v, column in enumerate(head.h0) for i, x in enumerate(column)]
-        start = _frobenius([_exact(tables.state[i, v]) - x for v, i, x in h0])
-        read = _reading(head, tables, radius, inputs, _gap(head) if gap is None else _rational(gap))
-        return None if read is None or not growth < 1 else HeadBound(growth, loss, gain, radius, start, *read)
+    """The bound of one head, None where it does not apply: floors, or numbers that may overflow."""
+    if head.unit is not None:
+        return None
+    with ctx.workprec(PRECISION):
+        least = _gap(head) if gap is None else rational(gap)
+        errors = list(token_errors(head, tables))
+        gain = largest_gain(head)
+        radius = _radius(head, ideal, gain)
+        found: list[HeadBound | None] = []
+        if gain is not None and radius is not None:
+            found.append(_made(head, tables, errors, least, gain, _ONE, radius))
+        if not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT:
+            sizes = [radius] if radius is None else [radius, None]
+            found += [_growing(head, tables, errors, least, m, c, size) for m, c in growths(head) for size in sizes]
+        return max((b for b in found if b is not None), key=lambda bound: bound.tokens(), default=None)
 
 
-def _token(head: Head, step: int, i: int, tables: HeadTables, storage: NumberFormat, radius: arb) -> tuple[arb, arb]:
-    """Growth and absolute error of one token: products of the factors' norms with and without their errors."""
-    clean, dirty, loss, added = arb(1), arb(1), arb(0), arb(0)
-    for j, factor in enumerate(head.steps[step]):
-        if isinstance(factor, Dense):
-            norm, kappa, tau, size = _dense(factor, tables, i, storage, head)
+def _growing(
+    head: Head, tables: HeadTables, errors: Sequence[TokenError], gap: arb | None, m: arb, c: arb, radius: arb | None
+) -> HeadBound | None:
+    """The bound with products of norm at most m c^n. If exact states may grow too, up to the length that it shows."""
+    if radius is not None:
+        return _made(head, tables, errors, gap, m, c, radius)
+    start, added = frobenius([ball(x) for column in head.h0 for x in column]), largest([e.added for e in errors])
+    found, low, high = None, 0, _LONGEST - 1
+    while low < high:
+        middle = (low + high + 1) // 2 if low else 1
+        exponent = c.log() * middle
+        size = m * exponent.exp() * (start + middle * added) if exponent < 200 else arb("inf")
+        bound = _made(head, tables, errors, gap, m, c, size)
+        if bound is not None and bound.tokens() >= middle:
+            low, found = middle, replace(bound, until=middle)
         else:
-            norm, kappa, tau, size = _factor(factor, tables, i, j, storage, head)
-        # What earlier factors of the token added is in the state that this one rounds.
-        loss = loss * (norm + kappa).max(arb(1)) + tau + kappa * added
-        clean, dirty, added = clean * norm, dirty * (norm + kappa), added * norm.max(arb(1)) + size
-    return dirty - clean, loss
-
-
-def _factor(
-    factor: Factor, tables: HeadTables, i: int, j: int, storage: NumberFormat, head: Head
-) -> tuple[arb, arb, arb, arb]:
-    """A bound on the exact factor's norm, κ, τ and the additive term's norm, as in docs/precision.md."""
-    n, u, us = head.size, _exact(tables.round_off), _rational(storage.unit)
-    key = [_exact(x) for x in tables.keys[i, j, :n]]
-    gate, beta = [_exact(x) for x in tables.gates[i, j, :n]], _exact(tables.betas[i, j])
-    b = abs(beta) * sum((x * x for x in key), arb(0))
-    exact = [[_ball(x) for x in row] for row in factor.matrix()]
-    eta = _frobenius([((r == c) - beta * key[r] * key[c]) * gate[c] - exact[r][c] for r in range(n) for c in range(n)])
-    largest = max((abs(g) for g in gate), key=lambda g: float(g.abs_upper()), default=arb(1)).max(arb(1))
-    norm = arb(1) if _contracts(factor) else _frobenius([x for row in exact for x in row])
-    wide = arb(1).max(abs(1 - b)) * largest
-    first = largest * (u + b * _gamma(n + 4, u))
-    last = (1 + u) ** 3 * (1 + us) - 1
-    kappa = eta + first * (1 + last) + last * wide
-    tau = _tiny(n, head.width, storage) * (1 + abs(beta) * n)
-    size = arb(0)
-    if factor.b is not None:
-        added = _added(tables, i, j, head)
-        size = _frobenius(added)
-        exact_b = [_ball(x) for column in factor.b for x in column]
-        tau = tau + _frobenius([x - y for x, y in zip(added, exact_b, strict=True)]) + (_gamma(4, u) + last) * size
-    return norm, kappa, tau, size
-
-
-def _added(tables: HeadTables, i: int, j: int, head: Head) -> list[arb]:
-    """The stored additive term, column by column."""
-    beta, found = _exact(tables.betas[i, j]), list[arb]()
-    for v in range(head.width):
-        for r in range(head.size):
-            x = arb(0)
-            if tables.values is not None:
-                x = x + beta * _exact(tables.keys[i, j, r]) * _exact(tables.values[i, j, v])
-            if tables.bias is not None:
-                x = x + _exact(tables.bias[i, j, r, v])
-            found.append(x)
+            high = middle - 1
     return found
 
 
-def _dense(factor: Dense, tables: HeadTables, i: int, storage: NumberFormat, head: Head) -> tuple[arb, arb, arb, arb]:
-    n, u, us = head.size, _exact(tables.round_off), _rational(storage.unit)
-    assert tables.dense is not None
-    stored = [[_exact(x) for x in row[:n]] for row in tables.dense[i, :n]]
-    exact = [[_ball(x) for x in row] for row in factor.rows]
-    eta = _frobenius([x - y for r, s in zip(stored, exact, strict=True) for x, y in zip(r, s, strict=True)])
-    size, last = _frobenius([x for row in stored for x in row]), (1 + u) * (1 + us) - 1
-    tau, added = _tiny(n, head.width, storage), arb(0)
-    if factor.b is not None:
-        added = _frobenius([_ball(x) for column in factor.b for x in column])
-        tau = tau + (_gamma(4, u) + last + _table_error(tables, i, factor, head)) * (1 + added)
-    norm = _frobenius([x for row in exact for x in row])
-    return norm, eta + _gamma(n, u) * size * (1 + last) + last * size, tau, added
+def _made(
+    head: Head, tables: HeadTables, errors: Sequence[TokenError], gap: arb | None, gain: arb, power: arb, radius: arb
+) -> HeadBound | None:
+    growth, loss = largest([e.growth for e in errors]), largest([e.loss for e in errors])
+    h0 = [(v, i, ball(x)) for v, column in enumerate(head.h0) for i, x in enumerate(column)]
+    start = frobenius([exact(tables.state[i, v]) - x for v, i, x in h0])
+    # Between the factors of a token a state may be larger than before and after it.
+    read = _reading(head, tables, radius, largest([e.reach for e in errors]), largest([e.added for e in errors]), gap)
+    if read is None or not growth < 1:
+        return None
+    bound = HeadBound(growth, loss, gain, radius, start, *read, power)
+    return _settled(head, errors, bound) if bound.allowed > 0 else bound
 
 
-def _table_error(tables: HeadTables, i: int, factor: Dense, head: Head) -> arb:
-    """The distance of a dense step's stored additive term from the exact one."""
-    assert tables.bias is not None
-    assert factor.b is not None
-    pairs = ((tables.bias[i, 0, r, v], factor.b[v][r]) for v in range(head.width) for r in range(head.size))
-    return _frobenius([_exact(x) - _ball(y) for x, y in pairs])
+def _settled(head: Head, errors: Sequence[TokenError], bound: HeadBound) -> HeadBound:
+    """The bound with what steps that forget or shrink errors do to it, while the error is allowed."""
+    limit = float(bound.allowed.abs_lower()) * (1 - 2.0**-50)
+    sizes = [e.growth * (bound.radius + limit) + e.loss for e in errors]
+    made = dict[int, float]()
+    for error, size in zip(errors, sizes, strict=True):
+        made[error.step] = max(made.get(error.step, 0.0), upper(size))
+    found = settled(head, made, upper(bound.start), limit)
+    if found is None and bound.start <= limit and _stays(head, errors, sizes, limit):
+        found = limit
+    lost = [size for step in forgetting(head) for error, size in zip(errors, sizes, strict=True) if error.step == step]
+    between = bound.start.max(largest(lost)) if lost else None
+    return replace(bound, ceiling=arb("inf") if found is None else arb(found), restart=between)
 
 
-def _tiny(n: int, width: int, storage: NumberFormat) -> arb:
-    """Losses by underflow in one factor, of the storage and of the arithmetic."""
-    return arb(n * width).sqrt() * (_rational(storage.tiny) + (4 + n) * _rational(storage.arithmetic.tiny))
+def _stays(head: Head, errors: Sequence[TokenError], sizes: Sequence[arb], limit: float) -> bool:
+    """Whether no token takes an error within the limit out of it."""
+    return all(
+        exact_norm(head.maps[error.step].matrix) * limit + size <= limit
+        for error, size in zip(errors, sizes, strict=True)
+    )
+
+
+def _radius(head: Head, ideal: IdealHead | None, gain: arb | None) -> arb | None:
+    """ρ: the largest Frobenius norm of an exact state that the network meets."""
+    moved = not shrinks(head) or any(f.b is not None for step in head.steps for f in step)
+    if moved and ideal is not None:
+        states = [sum(float((ideal.exact[c] ** 2).sum()) for c in row) for row in ideal.labels]
+        return arb(math.sqrt(max(states)) * ROOM)
+    return largest_state(head, gain)
 
 
 def _reading(
-    head: Head, tables: HeadTables, radius: arb, inputs: Sequence[tuple[int, ...]], gap: arb | None
+    head: Head, tables: HeadTables, radius: arb, reach: arb, added: arb, gap: arb | None
 ) -> tuple[arb, arb, arb] | None:
     """The readout's gain and own error, and the state error up to which the nearest codeword is right.
 
-    None where numbers could overflow; with one code every error is allowed.
+    None where numbers could overflow; with one code every error is allowed that keeps them finite.
     """
-    u, n, storage = _exact(tables.round_off), head.size, tables.storage
+    u, n, storage = exact(tables.round_off), head.size, tables.storage
     length, drift = arb(0), arb(0)
-    for i, key in enumerate(inputs):
-        exact = [_ball(x) for x in head.queries[head.choose.seen[key][1]]]
-        stored = [_exact(x) for x in tables.queries[i, :n]]
-        length = length.max(_frobenius(stored))
-        drift = drift.max(_frobenius([x - y for x, y in zip(stored, exact, strict=True)]))
-    read = radius * (length * _gamma(n, u) + drift) + (n + 1) * _rational(storage.arithmetic.tiny)
-    query = length * (1 + _gamma(n, u))
-    if gap is None:
-        return query, read, arb(2) ** 40
-    book = [[_ball(x) for x in row] for row in head.codebook or ()]
+    for i, key in enumerate(sorted(head.choose.seen)):
+        wanted = [ball(x) for x in head.queries[head.choose.seen[key][1]]]
+        stored = [exact(x) for x in tables.queries[i, :n]]
+        length = length.max(frobenius(stored))
+        drift = drift.max(frobenius([x - y for x, y in zip(stored, wanted, strict=True)]))
+    read = radius * (length * gamma(n, u) + drift) + (n + 1) * rational(storage.arithmetic.tiny)
+    query = length * (1 + gamma(n, u))
+    book = [[ball(x) for x in row] for row in head.codebook or ()]
     moved = [
-        _frobenius([_exact(x) - y for x, y in zip(tables.codebook[c], row, strict=True)]) for c, row in enumerate(book)
+        frobenius([exact(x) - y for x, y in zip(tables.codebook[c], row, strict=True)]) for c, row in enumerate(book)
     ]
-    code = max(moved, key=lambda x: float(x.abs_upper()), default=arb(0))
-    size = max((_frobenius(row) for row in book), key=lambda x: float(x.abs_upper()), default=arb(0))
-    limit = _rational(storage.largest) / 16
-    if not (radius * 4 + 1 < limit and (size + length * radius * 4) ** 2 * head.width < arb(2) ** 120 and gap > 2**-60):
+    code, size = largest([arb(0), *moved]), largest([arb(0), *map(frobenius, book)])
+    limit = rational(storage.largest) / 16
+    most = radius + 1 if gap is not None else ((limit / 4 - added) / reach - radius).min(arb(2) ** 40)
+    if not (
+        (2 * ((radius + most) * reach + added) <= limit)
+        and (size + length * 2 * (radius + most)) ** 2 * head.width < _SQUARE
+    ):
         return None
-    half = gap / 2 * (1 - 2 * _gamma(head.width + 4, u))
+    if gap is None:
+        return query, read, most if most > 0 else arb(-1)
+    if not gap > 2**-60:
+        return None
+    half = gap / 2 * (1 - 2 * gamma(head.width + 4, u))
     found = (half - read - 2 * code) / query
-    return query, read, found.min(radius + 1) if found > 0 else arb(-1)
+    return query, read, found.min(most) if found > 0 else arb(-1)
 
 
 def _gap(head: Head) -> arb | None:
@@ -338,67 +365,4 @@ def _gap(head: Head) -> arb | None:
     book = head.codebook or {}
     floats = np.array([[float(x) for x in row] for row in book]).reshape(len(book), head.width)
     found = margin(list(book), floats, np.array(list(book.values()), dtype=np.int32), 1.0)
-    return None if found is None else _rational(found.bound)
-
-
-def _gain(head: Head) -> arb | None:
-    """M: the largest norm of a product of steps; 1 for contractions, from all products if they are few."""
-    if all(isinstance(f, Factor) and _contracts(f) for step in head.steps for f in step):
-        return arb(1)
-    maps = [StepMap(move.matrix) for move in head.maps]
-    return _largest(Orbit(head.field, identity(head.field, head.size), maps, max_columns=1 << 16))
-
-
-def _radius(head: Head, ideal: IdealHead | None) -> arb | None:
-    """ρ: the largest Frobenius norm of an exact state that the network meets."""
-    contracting = all(isinstance(f, Factor) and _contracts(f) and f.b is None for step in head.steps for f in step)
-    if contracting:
-        return _frobenius([_ball(x) for column in head.h0 for x in column])
-    if ideal is not None:
-        states = [sum(float((ideal.exact[c] ** 2).sum()) for c in row) for row in ideal.labels]
-        return arb(math.sqrt(max(states)) * _ROOM)
-    if _needs_orbit(head):
-        return None
-    return _largest(Orbit(head.field, head.h0, head.maps, max_columns=1 << 16))
-
-
-def _largest(orbit: Orbit) -> arb | None:
-    """The largest Frobenius norm of a state of the orbit; None if it is too large to be closed."""
-    orbit.close(_MOST_PRODUCTS)
-    if len(orbit) >= _MOST_PRODUCTS:
-        return None
-    columns = orbit.columns.to_floats()[orbit.rows(range(len(orbit)))]
-    return arb(float(np.sqrt((columns**2).sum(axis=(1, 2))).max()) * _ROOM)
-
-
-def _contracts(factor: Factor) -> bool:
-    """Whether β is in [0, 2] and |gates| <= 1, so that the linear part has norm at most 1."""
-    return not (factor.c < 0 or factor.beta > 2) and all(-1 <= a <= 1 for a in factor.alpha or ())
-
-
-@lru_cache(maxsize=100_000)
-def _ball(x: Element) -> arb:
-    low, high = x.enclose(_PRECISION)
-    return _rational(low).union(_rational(high))
-
-
-def _exact(x: Any) -> arb:
-    return arb(float(x))
-
-
-def _rational(x: Fraction) -> arb:
-    return arb(fmpq(x.numerator, x.denominator))
-
-
-def _upper(x: arb) -> float:
-    """A double that is not below the ball."""
-    return math.nextafter(float(x.abs_upper()), math.inf)
-
-
-def _gamma(n: int, u: arb) -> arb:
-    return n * u / (1 - n * u)
-
-
-def _frobenius(entries: Sequence[arb]) -> arb:
-    # A ball around 0 may reach below it by its radius.
-    return arb(sum((x * x for x in entries), arb(0)).abs_upper()).sqrt()
+    return None if found is None else rational(found.bound)

@@ -35,6 +35,7 @@ from statetrack.theory.orbits import Orbit, StepMap
 
 LayerInput = tuple[int, ...]
 Readout = tuple[Element, ...]
+Runs = tuple[tuple[int, ...], ...]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 _MOST_REMEMBERED = 100_000
@@ -161,6 +162,8 @@ class Head:
 
     `codebook` maps exact readouts to codes; None (in a program that is not closed yet) numbers readouts as they appear.
     `unit` u: every entry x of the state becomes u·floor(x/u) after each token, in arithmetic that rounds down.
+    `runs`: the steps of every word are one of the first runs, then one of the second, the third, the second, the third
+    and so on, the last one cut off anywhere; None: nothing is known of their order.
     """
 
     h0: tuple[Vector, ...]
@@ -169,6 +172,7 @@ class Head:
     choose: Lookup[LayerInput, tuple[int, int]]
     codebook: Mapping[Readout, int] | None = None
     unit: Fraction | None = None
+    runs: tuple[Runs, Runs, Runs] | None = None
 
     @property
     def field(self) -> Field:
