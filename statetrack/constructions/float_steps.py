@@ -57,6 +57,12 @@ class HeadTables:
         return self.values is not None or self.bias is not None
 
     @cached_property
+    def is_finite(self) -> bool:
+        """Whether every number of the tables and of the start is one: larger ones than the format has become none."""
+        tables = (self.keys, self.betas, self.gates, self.queries, self.state, self.codebook)
+        return all(bool(np.isfinite(x).all()) for x in (*tables, self.values, self.bias, self.dense) if x is not None)
+
+    @cached_property
     def push(self) -> Array:
         """β k, rounded to the arithmetic type."""
         return self.betas[..., None] * self.keys
