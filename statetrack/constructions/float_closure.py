@@ -290,28 +290,50 @@ def _least_gap(tables: HeadTables) -> float:
     return float(np.sqrt(apart[tables.labels[:, None] != tables.labels[None]].min(initial=np.inf)))
 
 
+class Codewords:
+    """The codebook of a head in doubles: |r - c|² - |r - c'|² is linear in the readout r, coordinate by coordinate."""
+
+    def __init__(self, tables: HeadTables) -> None:
+        self.words, self.codes = tables.codebook.astype(np.float64), tables.labels
+        self.squares = (self.words * self.words).sum(axis=1)
+        self._largest = np.abs(self.words).max(initial=0.0)
+        self._round_off = tables.round_off
+
+    def slack(self, low: Array, high: Array) -> Array:
+        """For boxes of readouts [N, V] more than computed differences of squares are off: a relative γ_(V+2) each."""
+        reach, width = np.maximum(np.abs(low), np.abs(high)).max(axis=1, initial=0.0), self.words.shape[1]
+        return 4 * (width + 6) * self._round_off * (2 * width * (reach + self._largest) ** 2) + 1e-30
+
+    def rivals(self, low: Array, high: Array, code: int) -> tuple[Array, Array] | None:
+        """For a box [V]: t [C', V] and s [C'] with |r - c|² - |r - c'|² = t·r + s for all c' of other codes.
+
+        c is the codeword of this code nearest to the middle of the box; None if there is none.
+        """
+        own = np.flatnonzero(self.codes == code)
+        if not own.size:
+            return None
+        middle = (low + high) / 2
+        c = int(own[((self.words[own] - middle) ** 2).sum(axis=1).argmin()])
+        others = self.codes != code
+        return 2 * (self.words[others] - self.words[c]), self.squares[c] - self.squares[others]
+
+
 def decodes(tables: HeadTables, low: Array, high: Array, codes: Array) -> NDArray[np.bool_]:
     """For boxes of readouts [N, V] whether each point's nearest codeword is one of its box's code, rounding included.
 
-    |r - c|² - |r - c'|² is linear in r, so its maximum over a box is taken coordinate by coordinate; the computed
-    squares are off by a relative γ_(V+2).
+    The maximum over a box of a linear function is taken coordinate by coordinate.
     """
-    words = tables.codebook.astype(np.float64)
-    squares = (words * words).sum(axis=1)
-    reach = np.maximum(np.abs(low), np.abs(high)).max(axis=1, initial=0.0) + np.abs(words).max(initial=0.0)
-    slack = 4 * (words.shape[1] + 6) * tables.round_off * (2 * words.shape[1] * reach**2) + 1e-30
+    book = Codewords(tables)
+    finite = np.isfinite(low).all(axis=1) & np.isfinite(high).all(axis=1)
     found = np.zeros(len(low), dtype=bool)
-    for i, code in enumerate(codes.tolist()):
-        own = np.flatnonzero(tables.labels == code)
-        if not own.size or not np.isfinite(low[i]).all() or not np.isfinite(high[i]).all():
+    for i in np.flatnonzero(finite).tolist():
+        rivals = book.rivals(low[i], high[i], int(codes[i]))
+        if rivals is None:
             continue
-        middle = (low[i] + high[i]) / 2
-        c = int(own[((words[own] - middle) ** 2).sum(axis=1).argmin()])
-        others = tables.labels != code
-        towards = 2 * (words[others] - words[c])
+        towards, base = rivals
         ends: Array = np.maximum(towards * high[i], towards * low[i])
-        worst: Array = ends.sum(axis=1) + squares[c] - squares[others]
-        found[i] = bool(np.all(worst < -slack[i]))
+        slack = book.slack(low[i : i + 1], high[i : i + 1])
+        found[i] = bool((ends.sum(axis=1) + base < -slack).all())
     return found
 
 

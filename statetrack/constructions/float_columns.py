@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ class LabelMoves:
         place = {label: v for row in head.labels for v, label in enumerate(row)}
         self.place = np.array([place.get(label, 0) for label in range(size)])
 
+    @cached_property
+    def offsets(self) -> Array:
+        """[label, input id]: the place of a move among those of its label; -1 if it does not occur."""
+        table = np.full((len(self.counts), 1 + int(self.ids.max(initial=0))), -1, dtype=np.int32)
+        labels = np.repeat(np.arange(len(self.counts)), self.counts)
+        table[labels, self.ids] = np.arange(len(self.ids)) - self.first[labels]
+        return table
+
     def edges(self, labels: Array) -> tuple[Numbers, Numbers, Numbers]:
         """For columns with these labels [N] all moves: the place in `labels`, the input id and the next label."""
         counts = self.counts[labels]
@@ -92,6 +101,10 @@ class FloatColumns:
     def columns(self, first: int = 0, last: int | None = None) -> Array:
         """Columns [N, K] in the arithmetic type, by default all."""
         return self._store.rows[first:last].view(self._kind).astype(self.tables.state.dtype)
+
+    def at(self, numbers: Numbers) -> Array:
+        """The columns with these numbers."""
+        return self._store.rows[numbers].view(self._kind).astype(self.tables.state.dtype)
 
     def add(self, columns: Array, labels: Array) -> tuple[Numbers, Numbers]:
         """Numbers of columns whose entries are numbers of the state's format, and where the new ones are."""
