@@ -19,8 +19,8 @@ References: docs/precision.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,29 +29,14 @@ from numpy.typing import NDArray
 from statetrack.errors import BudgetExceeded
 from statetrack.theory.automata import Dfa
 
+from .float_columns import FloatColumns, IdealHead, Key, LabelMoves, Moved
 from .float_network import FloatNetwork
 from .float_steps import HeadTables, Order
 from .program import Program, evaluate
 from .weights import Weights, tensors_digest
 
 Array = NDArray[Any]
-Key = tuple[int, int]
 FORMAT = "statetrack-float/1"
-_ROWS_AT_ONCE = 1 << 15
-
-
-@dataclass
-class IdealHead:
-    """What the exact network does with one head: `labels[state]` are the labels of its columns.
-
-    `moves` maps (label, input id) to the next label, for inputs that occur; `reads` maps (state after the token, input
-    id) to the code.
-    """
-
-    labels: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    moves: dict[Key, int] = field(default_factory=dict[Key, int])
-    reads: dict[Key, int] = field(default_factory=dict[Key, int])
-    exact: dict[int, Array] = field(default_factory=dict[int, Array])
 
 
 @dataclass(frozen=True)
@@ -162,6 +147,8 @@ def close_floats(
     network = FloatNetwork(weights)
     sets: list[_Columns] = []
     for tables, head in zip(network.heads, ideal.heads, strict=True):
+        if not tables.is_finite:
+            return Open(f"a number of its tables is beyond the largest of {weights.dtype}", 0)
         found = _Columns(tables, head, order, reach)
         why = found.close(max_columns)
         if why is None:
@@ -187,79 +174,50 @@ def close_floats(
 
 
 class _Columns:
-    """The float columns of one head during the search: rows of `columns` with their `labels`."""
+    """The float columns of one head during the search for a closed set."""
 
     def __init__(self, tables: HeadTables, ideal: IdealHead, order: Order, reach: float) -> None:
-        self.tables, self.ideal, self.reach = tables, ideal, reach
+        self.tables, self.ideal = tables, ideal
         self.order: Order = order
-        self.columns: list[bytes] = []
-        self.labels: list[int] = []
-        self.number: dict[tuple[bytes, int], int] = {}
-        self.inputs: dict[int, list[int]] = {}
-        for label, number in ideal.moves:
-            self.inputs.setdefault(label, []).append(number)
-        self.scale = max((float(np.abs(x).max()) for x in ideal.exact.values()), default=1.0)
+        self.columns = FloatColumns(tables, LabelMoves(ideal), order)
+        scale = max((float(np.abs(x).max()) for x in ideal.exact.values()), default=1.0)
+        self.reach = reach * scale
         self.asked = np.unique(tables.queries.astype(np.float64), axis=0).T
         self.gap = _least_gap(tables)
-        self.place = {label: v for row in ideal.labels for v, label in enumerate(row)}
-        for v, label in enumerate(ideal.labels[0]):
-            self._add(np.ascontiguousarray(tables.state[:, v]), label)
+        self.exact = np.zeros((len(self.columns.moves.counts), tables.state.shape[0]))
+        for label, exact in ideal.exact.items():
+            self.exact[label, : len(exact)] = exact
+        self.columns.add(np.ascontiguousarray(tables.state.T), np.array(ideal.labels[0]))
 
     def close(self, most: int) -> str | None:
         """Follow everything; a sentence if that does not end in a closed set."""
         done = 0
         while done < len(self.columns):
-            stop = min(len(self.columns), done + 256)
-            pairs = [(i, n) for i in range(done, stop) for n in self.inputs.get(self.labels[i], ())]
-            done = stop
-            for at in range(0, len(pairs), _ROWS_AT_ONCE):
-                why = self._follow(pairs[at : at + _ROWS_AT_ONCE])
+            # A few at first: what leaves its exact columns mostly does so soon.
+            stop = min(len(self.columns), max(16, 2 * done))
+            for moved in self.columns.follow(done, stop):
+                why = self._astray(moved)
                 if why is not None:
                     return why
+                self.columns.add(moved.columns, moved.labels)
                 if len(self.columns) > most:
                     return f"not closed at {most} float columns"
+            done = stop
         return None
 
-    def _follow(self, pairs: Sequence[Key]) -> str | None:
-        rows = self.array([i for i, _ in pairs])
-        labels = np.array([self.labels[i] for i, _ in pairs])
-        ids = np.array([n for _, n in pairs])
-        nexts = [self.ideal.moves[int(c), n] for c, (_, n) in zip(labels, pairs, strict=True)]
-        moved, sure = np.empty_like(rows), np.ones(len(rows), dtype=bool)
-        places = np.array([self.place[int(c)] for c in labels]) if self.tables.columns_differ else labels * 0
-        for v in np.unique(places).tolist():
-            chosen = np.flatnonzero(places == v)
-            moved[chosen], sure[chosen] = self.tables.step(ids[chosen], rows[chosen], v, self.order)
-        if not sure.all():
-            return "a stored number depends on the order of a sum"
-        goal = np.array([self._ideal(c) for c in nexts])
-        away = moved - goal
-        if (np.abs(away).max(axis=1) > self.reach * self.scale).any() or (np.abs(away @ self.asked) > self.gap).any():
+    def _astray(self, moved: Moved) -> str | None:
+        """Why a step takes a column out of any set that could be closed; None if it does not."""
+        if not moved.sure.all():
+            finite = np.isfinite(moved.columns).all()
+            return "a stored number depends on the order of a sum" if finite else "a float column overflows"
+        away = moved.columns - self.exact[moved.labels]
+        if (np.abs(away) > self.reach).any() or (np.abs(away @ self.asked) > self.gap).any():
             return "a float column is far from its exact column"
-        for row, label in zip(moved, nexts, strict=True):
-            self._add(row, label)
         return None
-
-    def _ideal(self, label: int) -> Array:
-        """The exact column, padded to the tables' K."""
-        exact = self.ideal.exact[label]
-        return np.pad(exact, (0, self.tables.state.shape[0] - len(exact)))
-
-    def _add(self, row: Array, label: int) -> None:
-        key = row.tobytes(), label
-        if key not in self.number:
-            self.number[key] = len(self.columns)
-            self.columns.append(key[0])
-            self.labels.append(label)
-
-    def array(self, numbers: Sequence[int] | None = None) -> Array:
-        """Float columns as an array [count, K]."""
-        picked = self.columns if numbers is None else [self.columns[i] for i in numbers]
-        return np.frombuffer(b"".join(picked), dtype=self.tables.state.dtype).reshape(len(picked), -1)
 
     def decode(self) -> str | None:
         """Whether every choice of float columns is decoded to the code of its state; a sentence if not."""
-        tables, labels, rows = self.tables, np.array(self.labels), self.array()
+        tables, labels, rows = self.tables, self.columns.labels, self.columns.columns()
         size = 1 + int(labels.max())
         for number in sorted({n for _, n in self.ideal.reads}):
             ids = np.full(len(rows), number)
@@ -277,21 +235,22 @@ class _Columns:
 
     def kind(self) -> str:
         """E, R or C (see the module)."""
-        exact = np.array([self._ideal(label) for label in self.labels])
-        if len(self.columns) > len(set(self.labels)) or not np.array_equal(self.array().astype(np.float64), exact):
+        labels, rows = self.columns.labels, self.columns.columns().astype(np.float64)
+        if len(labels) > len(np.unique(labels)) or not np.array_equal(rows, self.exact[labels]):
             return "C"
         return "E" if self._is_exact() else "R"
 
     def _is_exact(self) -> bool:
         """Whether no operation rounds: tables on a grid that doubles compute with exactly, and the same results."""
         t, grid = self.tables, 4096.0
-        tables = (t.keys, t.betas, t.gates, self.array())
+        columns = self.columns.columns()
+        tables = (t.keys, t.betas, t.gates, columns)
         if t.dense is not None or t.columns_differ or t.unit:
             return False
         if any((np.rint(x.astype(np.float64) * grid) != x.astype(np.float64) * grid).any() for x in tables):
             return False
-        pairs = [(i, n) for i, label in enumerate(self.labels) for n in self.inputs.get(label, ())]
-        rows, ids = self.array([i for i, _ in pairs]), np.array([n for _, n in pairs], dtype=np.int64)
+        source, ids, _ = self.columns.moves.edges(self.columns.labels)
+        rows = columns[source]
         for j in range(t.keys.shape[1]):
             moved, _ = t.factor(ids, rows, 0, j)
             gated = t.gates[ids, j].astype(np.float64) * rows
@@ -304,13 +263,13 @@ class _Columns:
 
     def error(self) -> float:
         """The largest distance of a float column from its exact column."""
-        exact = np.array([self._ideal(label) for label in self.labels])
-        return float(np.linalg.norm(self.array().astype(np.float64) - exact, axis=1).max(initial=0.0))
+        away = self.columns.columns().astype(np.float64) - self.exact[self.columns.labels]
+        return float(np.linalg.norm(away, axis=1).max(initial=0.0))
 
     def to_json(self) -> dict[str, Any]:
         """Start labels, the float columns of each label as exact hexadecimal numbers, and the moves of labels."""
         columns: dict[int, list[list[str]]] = {}
-        for label, row in zip(self.labels, self.array().tolist(), strict=True):
+        for label, row in zip(self.columns.labels.tolist(), self.columns.columns().tolist(), strict=True):
             columns.setdefault(label, []).append([float(x).hex() for x in row])
         moves: dict[int, list[list[int]]] = {}
         for (label, number), after in self.ideal.moves.items():
@@ -331,34 +290,56 @@ def _least_gap(tables: HeadTables) -> float:
     return float(np.sqrt(apart[tables.labels[:, None] != tables.labels[None]].min(initial=np.inf)))
 
 
+class Codewords:
+    """The codebook of a head in doubles: |r - c|² - |r - c'|² is linear in the readout r, coordinate by coordinate."""
+
+    def __init__(self, tables: HeadTables) -> None:
+        self.words, self.codes = tables.codebook.astype(np.float64), tables.labels
+        self.squares = (self.words * self.words).sum(axis=1)
+        self._largest = np.abs(self.words).max(initial=0.0)
+        self._round_off = tables.round_off
+
+    def slack(self, low: Array, high: Array) -> Array:
+        """For boxes of readouts [N, V] more than computed differences of squares are off: a relative γ_(V+2) each."""
+        reach, width = np.maximum(np.abs(low), np.abs(high)).max(axis=1, initial=0.0), self.words.shape[1]
+        return 4 * (width + 6) * self._round_off * (2 * width * (reach + self._largest) ** 2) + 1e-30
+
+    def rivals(self, low: Array, high: Array, code: int) -> tuple[Array, Array] | None:
+        """For a box [V]: t [C', V] and s [C'] with |r - c|² - |r - c'|² = t·r + s for all c' of other codes.
+
+        c is the codeword of this code nearest to the middle of the box; None if there is none.
+        """
+        own = np.flatnonzero(self.codes == code)
+        if not own.size:
+            return None
+        middle = (low + high) / 2
+        c = int(own[((self.words[own] - middle) ** 2).sum(axis=1).argmin()])
+        others = self.codes != code
+        return 2 * (self.words[others] - self.words[c]), self.squares[c] - self.squares[others]
+
+
 def decodes(tables: HeadTables, low: Array, high: Array, codes: Array) -> NDArray[np.bool_]:
     """For boxes of readouts [N, V] whether each point's nearest codeword is one of its box's code, rounding included.
 
-    |r - c|² - |r - c'|² is linear in r, so its maximum over a box is taken coordinate by coordinate; the computed
-    squares are off by a relative γ_(V+2).
+    The maximum over a box of a linear function is taken coordinate by coordinate.
     """
-    words = tables.codebook.astype(np.float64)
-    squares = (words * words).sum(axis=1)
-    reach = np.maximum(np.abs(low), np.abs(high)).max(axis=1, initial=0.0) + np.abs(words).max(initial=0.0)
-    slack = 4 * (words.shape[1] + 6) * tables.round_off * (2 * words.shape[1] * reach**2) + 1e-30
+    book = Codewords(tables)
+    finite = np.isfinite(low).all(axis=1) & np.isfinite(high).all(axis=1)
     found = np.zeros(len(low), dtype=bool)
-    for i, code in enumerate(codes.tolist()):
-        own = np.flatnonzero(tables.labels == code)
-        if not own.size or not np.isfinite(low[i]).all() or not np.isfinite(high[i]).all():
+    for i in np.flatnonzero(finite).tolist():
+        rivals = book.rivals(low[i], high[i], int(codes[i]))
+        if rivals is None:
             continue
-        middle = (low[i] + high[i]) / 2
-        c = int(own[((words[own] - middle) ** 2).sum(axis=1).argmin()])
-        others = tables.labels != code
-        towards = 2 * (words[others] - words[c])
+        towards, base = rivals
         ends: Array = np.maximum(towards * high[i], towards * low[i])
-        worst: Array = ends.sum(axis=1) + squares[c] - squares[others]
-        found[i] = bool(np.all(worst < -slack[i]))
+        slack = book.slack(low[i : i + 1], high[i : i + 1])
+        found[i] = bool((ends.sum(axis=1) + base < -slack).all())
     return found
 
 
 def closes_for_ever(tables: HeadTables, ideal: IdealHead, *, max_columns: int, order: Order = "recurrent") -> bool:
     """Whether one head, if its inputs are right, is decoded right for ever in floats."""
-    if not ideal.labels or not ideal.reads:
+    if not ideal.labels or not ideal.reads or not tables.is_finite:
         return False
     found = _Columns(tables, ideal, order, 1.0)
     return found.close(max_columns) is None and found.decode() is None

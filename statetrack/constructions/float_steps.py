@@ -57,6 +57,12 @@ class HeadTables:
         return self.values is not None or self.bias is not None
 
     @cached_property
+    def is_finite(self) -> bool:
+        """Whether every number of the tables and of the start is one: larger ones than the format has become none."""
+        tables = (self.keys, self.betas, self.gates, self.queries, self.state, self.codebook)
+        return all(bool(np.isfinite(x).all()) for x in (*tables, self.values, self.bias, self.dense) if x is not None)
+
+    @cached_property
     def push(self) -> Array:
         """β k, rounded to the arithmetic type."""
         return self.betas[..., None] * self.keys
@@ -78,21 +84,27 @@ class HeadTables:
         order "fused": and with products fused into sums or not).
         """
         sure = np.ones(len(ids), dtype=bool)
-        if self.dense is not None:
-            columns, sure = self._multiplied(ids, columns, v, order)
-        else:
-            for j in range(self.keys.shape[1]):
-                columns, certain = self.factor(ids, columns, v, j, order)
-                sure &= certain
-        if self.unit:
-            floored = self.unit * np.floor(columns * columns.dtype.type(1 / self.unit))
-            columns = self.stored(floored.astype(columns.dtype))
+        # What overflows is not finite at the end: the flags say so.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.dense is not None:
+                columns, sure = self._multiplied(ids, columns, v, order)
+            else:
+                for j in range(self.keys.shape[1]):
+                    columns, certain = self.factor(ids, columns, v, j, order)
+                    sure &= certain
+            if self.unit:
+                floored = self.unit * np.floor(columns * columns.dtype.type(1 / self.unit))
+                columns = self.stored(floored.astype(columns.dtype))
         return columns, sure & np.isfinite(columns).all(axis=1)
 
     def readout(self, ids: Array, columns: Array, order: Order = "recurrent") -> tuple[Array, Array, Array]:
-        """qᵀs of each column from left to right, and bounds below and above on its value in every order."""
-        products = self.queries[ids] * columns
-        total, low, high = spread(products, self.round_off)
+        """qᵀs of each column from left to right, and bounds below and above on its value in every order.
+
+        Of a column that overflowed they are no numbers.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            products = self.queries[ids] * columns
+            total, low, high = spread(products, self.round_off)
         if order == "fused":
             extra = (len(products[0]) + 2) * self.round_off * np.abs(products.astype(np.float64)).sum(axis=1) + 1e-300
             low, high = _outward(low, high, extra)
@@ -220,7 +232,8 @@ def spread(products: Array, u: float) -> tuple[Array, Array, Array]:
 
 def _quantum(rows: Array) -> Array:
     """For each row the largest power of two that divides all its numbers; 1 for zeros, at most 1."""
-    mantissa, exponent = np.frexp(rows)
+    # Rows that overflowed are exact in no order, whatever comes out here.
+    mantissa, exponent = np.frexp(np.where(np.isfinite(rows), rows, 0.0))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
     return np.where(rows != 0, lowest, 1.0).min(axis=1, initial=1.0)
