@@ -100,10 +100,12 @@ def settled(head: Head, made: Mapping[int, float], start: float, limit: float) -
     norms, moves = _norms(orbit, everything), [orbit.move(s, everything) for s in range(len(steps))]
     if shrinks(head):
         norms = np.minimum(norms, 1.0)
+    pairs = [*zip(weights, moves, strict=True)]
     # From the last token back: value[P] is what the tokens before those of the product P can still add.
     first = value = norms * start
     for _ in range(len(orbit) + 1):
-        options = [norms * w + value[move] for w, move in zip(weights, moves, strict=True)]
+        # Rounded up where something is added, so that a product that comes back and adds ever so little never settles.
+        options = [np.where((norms > 0) & (w > 0), _up(norms * w + value[move]), value[move]) for w, move in pairs]
         better = np.maximum(first, np.max(options, axis=0))
         if better[0] > limit:
             return None
@@ -217,6 +219,11 @@ def _along(orbit: Orbit, links: Sequence[tuple[int, int, int]], starts: Iterable
 
 def _products(field: Field, size: int, steps: Sequence[Matrix]) -> Orbit:
     return Orbit(field, identity(field, size), [StepMap(m) for m in steps], max_columns=1 << 16)
+
+
+def _up(x: Floats) -> Floats:
+    """The next numbers above."""
+    return np.nextafter(x, np.inf)
 
 
 def _closes(orbit: Orbit) -> bool:
