@@ -247,8 +247,8 @@ def rational(x: Fraction) -> arb:
 
 
 def upper(x: arb) -> float:
-    """A double that is not below the ball."""
-    return math.nextafter(float(x.abs_upper()), math.inf)
+    """A double that is not below the ball; 0 for 0 itself."""
+    return 0.0 if x == 0 else math.nextafter(float(x.abs_upper()), math.inf)
 
 
 def gamma(n: int, u: arb) -> arb:

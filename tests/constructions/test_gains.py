@@ -23,7 +23,8 @@ def test_errors_however_small_that_are_never_forgotten_have_no_bound(small: floa
 
 def test_errors_that_a_window_forgets_add_up_over_its_length_only() -> None:
     one = head("(a|b)*abb", "ckda", "window")
-    # A step is nilpotent: the start's error is met at once, those of three tokens in the end; the norm of two steps is bounded by √2.
+    # A step is nilpotent: the start's error is met at once, those of three tokens in the end.
+    # The norm of two steps is bounded by √2.
     found = settled(one, dict.fromkeys(steps_of(one), 0.01), 0.02, 1.0)
     assert found is not None
     assert 0.03 <= found <= 0.0342
