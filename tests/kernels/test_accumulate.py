@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,14 +99,14 @@ def test_what_storage_rounds_is_all_that_is_left_in_float64() -> None:
     # 2^-30 more than half-way: float32 arithmetic drops it before the state is rounded to even.
     tables = one([1], 1, [1], [1], value=1 + 2.0**-8 + 2.0**-30)
     ids = torch.tensor([[0]])
-    how = {"storage": BF16, "tables_as": FP64}
+    how: dict[str, Any] = {"storage": BF16, "tables_as": FP64}
     assert float(recurrent(tables, ids, **how)[1]) == 1
     readout, state = recurrent(tables, ids, **how, accumulate=FP64)
     assert (float(readout), float(state)) == (1 + 2**-7, 1 + 2**-7)
     assert readout.dtype == FP64 == arithmetic(BF16, FP64)
 
 
-def bf16(x: float) -> np.float32:
+def bf16(x: Any) -> Any:
     """To nearest, ties to even, by the bits."""
     bits = np.float32(x).view(np.uint32).astype(np.uint64)
     return np.uint32(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16).view(np.float32)
@@ -196,7 +197,8 @@ def test_chunks_sum_in_float64_or_as_they_do(make_tables: MakeTables) -> None:
     ]
     assert error[0] < 1e-6
     assert error[1] == error[2] > 1e-8
-    for refused in ({"accumulate": BF16}, {"accumulate": FP32, "precision": "exact"}):
+    cases: list[dict[str, Any]] = [{"accumulate": BF16}, {"accumulate": FP32, "precision": "exact"}]
+    for refused in cases:
         with pytest.raises(InvalidInput, match="chunkwise order, accumulate"):
             chunked(tables, ids, storage=FP32, **refused)
 
@@ -205,7 +207,7 @@ def test_chunks_sum_in_float64_or_as_they_do(make_tables: MakeTables) -> None:
 def test_survival_is_that_of_the_recurrence_with_these_sums(order: str) -> None:
     made, words, length = z60(), 6, 300
     tokens = random_tokens(60, words, 0, length, seed=3, device="cpu")
-    how = {"storage": BF16, "tables_as": BF16, "accumulate": BF16}
+    how: dict[str, Any] = {"storage": BF16, "tables_as": BF16, "accumulate": BF16}
     found = survival(made, lambda a, b: tokens[:, a:b], words=words, length=length, order=order, **how)
     layer = made.layers[0]
     readouts, _ = order_of(order, "cpu", BF16)(layer.tables, layer.route[tokens.long()], storage=BF16)
@@ -218,7 +220,7 @@ def test_survival_is_that_of_the_recurrence_with_these_sums(order: str) -> None:
 
 
 def test_adversarial_words_are_searched_with_these_sums() -> None:
-    how = {"words": 4, "length": 100, "storage": BF16, "accumulate": BF16}
+    how: dict[str, Any] = {"words": 4, "length": 100, "storage": BF16, "accumulate": BF16}
     words = words_of("adversarial", z60(), seed=0, **how)
     assert int(survival(z60(), words, **how).min()) < 15
     other = words_of("adversarial", z60(), seed=0, words=4, length=100, storage=BF16)
