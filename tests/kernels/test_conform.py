@@ -334,8 +334,17 @@ def with_readouts(change: Callable[[Tensor], Tensor]) -> Ours:
 
 
 def test_a_readout_that_is_as_near_to_another_state_is_undecodable_and_not_wrong() -> None:
-    """A readout of length 1e17 is equally far from all codewords in float64, and so is one that is 0."""
-    for change, length in ((lambda o: 1e17 * (1 + o), "e+17"), (lambda o: 0 * o, "length 0")):
+    """A readout of length 1e17 is equally far from all codewords in float64, and so is one that is 0.
+
+    Of one of length 1e15 the distances differ, by as much as their rounding: nothing is decoded there either.
+    """
+    uneven = 1e15 * torch.rand(8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    changes: dict[str, Callable[[Tensor], Tensor]] = {
+        "e+17": lambda o: 1e17 * (1 + o),
+        "e+15": lambda o: o.double() + uneven,
+        "length 0": lambda o: 0 * o,
+    }
+    for length, change in changes.items():
         (row,) = rows(with_readouts(change), cases=["S5"], checks=["decode"])
         assert (row.status, row.horizon, row.wrong, row.undecodable) == ("fail", 0, 0, 120 * 4)
         assert "token 0: undecodable, as near to state" in row.detail
