@@ -168,7 +168,7 @@ class HeadBound:
             return 0.0
         return replace(self, start=self.restart).tokens()
 
-    def _error(self, tokens: float) -> arb:
+    def _error(self, tokens: int | float) -> arb:
         """The bound on the state's error; infinite where it would be large anyway."""
         rate = self.power - 1 + self.gain * self.growth
         exponent = (1 + rate).log() * tokens
