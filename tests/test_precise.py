@@ -44,7 +44,7 @@ def test_a_run_says_that_a_forged_proof_is_refuted(tmp_path: Path, capsys: pytes
     made, path = st.build("Z60").weights("bfloat16"), tmp_path / "forged.safetensors"
     proof = {"format": "statetrack-float/1", "dtype": "bfloat16", "storage": "bfloat16", "order": "recurrent"}
     proof |= {"tensors_sha256": tensors_digest(made.tensors), "certificate": made.certificate["digest"]}
-    heads = [{"start": [], "columns": [], "moves": []}]
+    heads: list[dict[str, list[Any]]] = [{"start": [], "columns": [], "moves": []}]
     replace(made, float_proof=proof | {"joint": 60, "class": "E", "heads": heads}).save(path)
     how = ["run", str(path), "--random", "16", "--device", "cpu", "--executor", "reference", "--json", "--length"]
     assert main([*how, "400"]) == 1

@@ -332,6 +332,8 @@ def test_a_state_in_another_format_than_the_tables_is_rounded_to_its_own(tmp_pat
     (found,) = tracking(layer, resolve("Z9").dfa, length=1000)
     assert found.tracked
     assert found.evaluated.startswith("float32 tables, bfloat16 state")
+    (coarse,), (fine,) = (tracking(layer, resolve("Z9").dfa, dtype=dtype) for dtype in ("bfloat16", "float32"))
+    assert 100 * fine.defect < found.defect < coarse.defect / 4
 
 
 def test_arrays_drift_in_the_format_that_is_asked_for(tmp_path: Path) -> None:
