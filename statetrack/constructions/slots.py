@@ -40,7 +40,7 @@ class Slot:
     ) -> None:
         self.columns, self.start, self.begun, self.is_sure = FloatColumns(tables, moves, order), 0, 0, True
         self.columns.add(np.ascontiguousarray(tables.state.T[v : v + 1]), np.array([ideal.labels[0][v]]))
-        self.distance = np.full(2, _FAR)
+        self.distance = np.full(2, _FAR, dtype=np.int32)
         self._after: list[Array] = []
         self._sources: list[Array] = []
         self._count, self._most = 0, keep
@@ -83,7 +83,7 @@ class Slot:
         place = self.columns.moves.offsets[self.columns.labels[numbers], input_id]
         first = self._first[numbers]
         known = (place >= 0) & (first >= 0)
-        return np.where(known, self._targets[np.where(known, first + place, 0)], -1)
+        return np.where(known, self._targets[np.where(known, first + place, 0)], -1).astype(np.int64)
 
     def measure(self, failing: NDArray[np.bool_], most: int) -> None:
         """Distances up to `most` to the columns that are marked."""
