@@ -100,6 +100,7 @@ def search_words(
     if found.fails is None and not found.closed and search.is_finite:
         found = replace(found, fails=_by_beam(search.network, weights, _LONGEST if max_depth is None else max_depth))
     if found.fails is not None:
+        assert len(found.fails.word) > found.depth
         _verify(search.network, found.fails)
     return found
 
