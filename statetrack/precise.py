@@ -79,7 +79,8 @@ def searched_facts(made: Compiled, weights: Weights, *, fused: bool = False, pro
     from statetrack.constructions.float_closure import ideal_of
     from statetrack.errors import BudgetExceeded
 
-    if made.certificate.kind not in ("closure", "stack"):
+    bound = weights.horizon()
+    if made.certificate.kind not in ("closure", "stack") or bound == float("inf"):
         return {}
     try:
         ideal = ideal_of(made.program, weights.dfa)
@@ -89,14 +90,17 @@ def searched_facts(made: Compiled, weights: Weights, *, fused: bool = False, pro
     orders = "sums from left to right" if found.any_order < found.depth else "any order of sums"
     if found.any_order == found.depth and fused:
         orders += ", products fused or not"
-    known = "every length" if found.closed else f"words of up to {found.depth:,} symbols"
-    facts: dict[str, Any] = {"proved_right": f"{known} (searched; {orders})"}
+    # The bound on rounding may reach farther than a search that was ended by its budget.
+    depth = int(max(found.depth, bound))
+    how = f"searched; {orders}" if depth == found.depth else f"the bound above; searched up to {found.depth:,}"
+    known = "every length" if found.closed else f"words of up to {depth:,} symbols"
+    facts: dict[str, Any] = {"proved_right": f"{known} ({how})"}
     if found.any_order < found.depth:
         facts["proved_right_in_any_order"] = f"words of up to {found.any_order:,} symbols"
     if found.fails is None:
         return facts | {"failing_word": "none found"}
     size, word = len(found.fails.word), " ".join(found.fails.word)
-    how = "a shortest one" if found.is_shortest else f"the shortest has {found.depth + 1:,} to {size:,}"
+    how = "a shortest one" if found.is_shortest else f"the shortest has {depth + 1:,} to {size:,}"
     return facts | {"failing_word": word, "failing_word_length": f"{size:,} symbols; {how}"}
 
 
