@@ -166,7 +166,13 @@ class Compiled(compiler.Compiled):
         return _runnable(weights.lower(self.program, self.certificate, self.automaton, dtype, keys))
 
     def for_ever(
-        self, precision: str, *, fused: bool = False, construction: str | None = None, limits: Limits | None = None
+        self,
+        precision: str,
+        *,
+        fused: bool = False,
+        construction: str | None = None,
+        limits: Limits | None = None,
+        **how: Any,
     ) -> tuple[Compiled, Weights, Encoded]:
         """An encoding whose weights are right for ever with a state in this precision, where one is found.
 
@@ -174,6 +180,7 @@ class Compiled(compiler.Compiled):
             precision: "fp32", "bf16", "fp16", "e4m3", ... or the long name.
             fused: right as well in kernels that fuse products into sums.
             construction, limits: keep to these, as for `build`.
+            how: `max_columns` and `progress` of `statetrack.constructions.encodings.encode_for_ever`.
 
         Returns what was compiled in that encoding, its weights (with the proof, which the independent checker accepted)
         and how the search went; without one the program as it is, whose weights then hold no proof.
@@ -183,7 +190,7 @@ class Compiled(compiler.Compiled):
         if self.tokens is not None:
             raise InvalidInput("a network that is scaled is right for so many tokens, in no precision for ever")
         order = "fused" if fused else "recurrent"
-        found = encode_for_ever(self, precision, order=order, construction=construction, limits=limits)
+        found = encode_for_ever(self, precision, order=order, construction=construction, limits=limits, **how)
         made, kept = found.compiled, _runnable(found.weights)
         if kept.float_proof is not None:
             _independent(made.certificate.text(), made.certificate.digest)

@@ -24,7 +24,7 @@ from statetrack.export_commands import export
 from statetrack.group_commands import groups
 from statetrack.guards import bounded, check_format, check_outputs, is_folder, is_json, read_text, readable
 from statetrack.learn_commands import learn
-from statetrack.precise import Precision, Scaled, in_precision, one_source, past_horizon
+from statetrack.precise import Columns, Dtype, Fused, Precision, Scaled, in_precision, one_source, past_horizon
 from statetrack.printing import (
     build_facts,
     fail,
@@ -144,10 +144,10 @@ def build(
     target: Annotated[str, typer.Option("--target", "-t", help="Architecture; see 'statetrack targets'.")] = "ckda",
     output: Output = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate as JSON.")] = None,
-    dtype: Annotated[
-        str, typer.Option(help="Number format: float64, float32, bfloat16, float16, float8_e4m3fn.")
-    ] = "float32",
+    dtype: Dtype = "float32",
     precision: Precision = None,
+    fused: Fused = False,
+    max_columns: Columns = 20_000,
     letters: Labels = "all",
     alphabet: Letters = None,
     missing: Missing = "error",
@@ -179,7 +179,7 @@ def build(
     budgets = (max_states, max_order, max_monoid, max_seconds, max_memory, max_cascade)
     options = _options(letters, alphabet, missing, semiring, symbols, token, *budgets)
     limits: dict[str, Any] = {"max_dim": max_dim, "max_factors": max_factors, "construction": construction}
-    limits |= {"proof": proof, "check": check} | one_source(scaled, source, precision)
+    limits |= {"proof": proof, "check": check} | one_source(scaled, source, precision, proof)
     if is_folder(source):
         if certificate is not None or alphabet is not None or precision is not None:
             raise InvalidInput("--certificate, --alphabet and --precision are for one source, not for a folder")
@@ -190,9 +190,10 @@ def build(
         raise InvalidInput(f"--jobs, --scheduler, --recursive and --retry are for a folder; {source!r} is none")
     check_outputs(source, output, certificate)
     started = time.perf_counter()
-    with bounded(options.max_seconds, options.max_memory), progress_line("joint states", None) as update:
-        made = api.build_with(source, target, options, **limits, progress=update)
-        made, weights, more = in_precision(made, dtype, precision, **limits)
+    with bounded(options.max_seconds, options.max_memory):
+        with progress_line("joint states", None) as update:
+            made = api.build_with(source, target, options, **limits, progress=update)
+        made, weights, more = in_precision(made, dtype, precision, fused, max_columns, **limits)
         facts = build_facts(made, weights, check) | more
     for path, save in ((output, weights.save), (certificate, made.certificate.save)):
         if path is not None:

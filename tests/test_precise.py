@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,35 @@ def test_without_a_proof_build_says_so_and_run_warns(tmp_path: Path, capsys: pyt
     path = tmp_path / "z60.safetensors"
     built = facts(capsys, "build", "Z30", "--precision", "e4m3", "--construction", "planar", "-o", path)
     assert built["for_ever"].startswith("not proved")
+    assert "symbols (searched" in built["proved_right"]
+    # The word that is printed fails in a run of the file, at its last symbol; and it is not within the proved length.
+    word, depth = built["failing_word"], int(built["proved_right"].split()[4])
+    assert len(word.split()) > depth
+    assert built["failing_word_length"].startswith(f"{len(word.split())} symbols")
+    assert main(["run", str(path), "--word", word, "--device", "cpu", "--executor", "reference", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["first_wrong"] == len(word.split()) - 1
     main(["run", str(path), "--random", "2", "--length", "50", "--device", "cpu", "--json"])
     assert "50 symbols" in json.loads(capsys.readouterr().out)["warning"]
+
+
+def test_fused_products_are_asked_for_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ("build", "S4", "-t", "deltaproduct", "--construction", "permutation", "--precision", "bf16")
+    assert "fused" not in facts(capsys, *how)["for_ever"]
+    assert facts(capsys, *how, "--fused")["for_ever"].endswith("products fused or not")
+
+
+def test_the_budget_of_float_columns_is_the_caller_s(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ("build", "Z30", "--precision", "e4m3", "--construction", "planar", "--max-columns", "40")
+    assert "40 float columns" in facts(capsys, *how)["for_ever"]
+
+
+def test_tables_that_overflow_their_format_are_passed_over_without_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        built = facts(capsys, "build", "S4", "--construction", "quaternion", "--precision", "e4m3")
+    assert (built["table_format"], built["for_ever"][:7]) == ("float32", "class R")
 
 
 def test_a_renormalising_run_is_right_where_the_plain_one_fails(
@@ -114,7 +142,13 @@ def test_a_renormalising_run_is_right_where_the_plain_one_fails(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--precision", "fp7"], ["--precision", "bf16", "--dtype", "float64"]], ids=["unknown", "two formats"]
+    "arguments",
+    [
+        ["--precision", "fp7"],
+        ["--precision", "bf16", "--dtype", "float64"],
+        ["--precision", "bf16", "--proof", "span"],
+    ],
+    ids=["unknown", "two formats", "span"],
 )
 def test_mistakes_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "Z3", *arguments]) == 2

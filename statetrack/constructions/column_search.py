@@ -47,8 +47,8 @@ from .weights import Weights
 
 Array = NDArray[Any]
 Progress = Callable[[int], None]
-# Widths and longest word of the beam; joint states that are kept whole.
-_WIDTHS, _LONGEST, _WHOLE = (200, 4_000), 400, 100_000
+# The longest word of the beam and its work (distances of readouts and codewords); joint states that are kept whole.
+_LONGEST, _WORK, _WHOLE = 400, 1e9, 100_000
 _EDGES_AT_ONCE = 1 << 14
 _ROUNDING = 2.0**-45
 
@@ -98,8 +98,9 @@ def search_words(
     search = _Search(weights, ideal, order, max_columns, max_joint, progress)
     found = search.run(max_depth)
     if found.fails is None and not found.closed and search.is_finite:
-        found = replace(found, fails=_by_beam(weights, _LONGEST if max_depth is None else max_depth))
+        found = replace(found, fails=_by_beam(search.network, weights, _LONGEST if max_depth is None else max_depth))
     if found.fails is not None:
+        assert len(found.fails.word) > found.depth
         _verify(search.network, found.fails)
     return found
 
@@ -177,10 +178,12 @@ def _literal(network: FloatNetwork, tables: HeadTables, column: int, word: tuple
     return row[0]
 
 
-def _by_beam(weights: Weights, longest: int) -> Fails | None:
-    """A failing word found by wider and wider beams, each up to the length of what was found before."""
+def _by_beam(network: FloatNetwork, weights: Weights, longest: int) -> Fails | None:
+    """A failing word found by a beam, and a shorter one by a wider beam; how wide is what the work allows."""
     found: Fails | None = None
-    for width in _WIDTHS:
+    size = len(network.dfa.alphabet) * max(1, sum(head.codebook.size for head in network.heads))
+    for _ in range(2):
+        width = int(min(4_000, max(20, _WORK / (size * max(1, longest)))))
         better = failing_word(weights, width=width, max_depth=longest)
         if better is None:
             break

@@ -16,7 +16,7 @@ References: docs/precision.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from random import Random
@@ -35,13 +35,15 @@ from .float_closure import FloatClosure, Ideal, Open, close_floats, ideal_of
 from .float_steps import Order, head_tables
 from .planner import CONSTRUCTIONS, Limits, plan
 from .program import Head, Layer, Lookup, Program
+from .row_store import RowStore
 from .source import Source
 from .weights import Weights, lower
 
+Progress = Callable[[int], None]
 Candidate = tuple[Compiled, str, Ideal]
 # The format of the tables and the rule for the lengths of keys.
 Tables = tuple[str, KeyRule]
-_QUICK, _LONG = 5_000, 60_000
+_QUICK, LONG = 5_000, 20_000
 _STARTS: dict[KeyRule, int] = {"unit": 3_000, "dyadic": 500}
 _SEED = 7
 
@@ -72,13 +74,17 @@ def encode_for_ever(
     limits: Limits | None = None,
     order: Order = "recurrent",
     construction: str | None = None,
+    max_columns: int = LONG,
+    progress: Progress | None = None,
 ) -> Encoded:
     """The first encoding that is right for ever with a state in this precision; else the planned program and why not.
 
     Encodings whose float columns are the exact ones (classes E and R) come first, then those that close on another
     finite set (C). Tables are kept in the precision too, with unit keys or, where only those close, dyadic ones; else
-    in float32. Other constructions within the limits are tried unless `construction` insists.
+    in float32. Other constructions within the limits are tried unless `construction` insists. A set of more than
+    `max_columns` float columns a head is not looked for; `progress` is called with the number of columns met so far.
     """
+    count = _Count(progress)
     form = number_format(precision)
     wide: list[Tables] = [] if form.precision >= 24 else [("float32", "unit")]
     tables: list[Tables] = [(form.name, "unit"), (form.name, "dyadic"), *wide]
@@ -89,24 +95,44 @@ def encode_for_ever(
     for table in tables:
         for candidate in _kept(programs, rest):
             # On its exact columns, or not at all: the first step that leaves them ends it.
-            found = _try(candidate, table, form.name, order, _QUICK, 0.0)
+            found = count(_try(candidate, table, form.name, order, min(_QUICK, max_columns), 0.0))
             if found.is_for_ever:
                 return found
     first: Encoded | None = None
-    for most in (_QUICK, _LONG):
+    for most in (_QUICK, max_columns) if max_columns > _QUICK else (max_columns,):
         for table in tables:
             for candidate in programs:
-                found = _try(candidate, table, form.name, order, most)
-                first = first or found
+                found = count(_try(candidate, table, form.name, order, most))
+                if first is None or (candidate is programs[0] and table == tables[0]):
+                    first = found
                 if found.is_for_ever:
                     return found
-            found = _plane(made, table, form.name, order) if most == _QUICK and table in started else None
+            again = most <= _QUICK and table in started
+            found = _plane(made, table, form.name, order, count) if again else None
             if found is not None:
                 return found
     if first is not None:
         return first
     weights = lowered(made.program, made.certificate, made.automaton, form.name, form.name)
     return Encoded(made, weights, "plain", Open("no program whose exact states are few enough to follow", 0))
+
+
+class _Count:
+    """The number of float columns met so far, told to who wants to know."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.columns, self._progress = 0, progress
+
+    def __call__(self, found: Encoded) -> Encoded:
+        """What was found, counted."""
+        self.add(found.outcome.columns)
+        return found
+
+    def add(self, columns: int) -> None:
+        """More columns."""
+        self.columns += columns
+        if self._progress is not None:
+            self._progress(self.columns)
 
 
 def _kept(seen: list[Candidate], rest: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -130,7 +156,7 @@ def offset(program: Program) -> Program | None:
 
 
 def plane_starts(
-    made: Compiled, table: Tables, storage: str, *, order: Order = "recurrent"
+    made: Compiled, table: Tables, storage: str, *, order: Order = "recurrent", progress: Progress | None = None
 ) -> Iterator[tuple[Vector, ...]]:
     """Starts H_0 of a planar head whose two columns close on finite sets in floats: found by trying dyadic vectors.
 
@@ -145,6 +171,8 @@ def plane_starts(
         size, angle = 2.0 ** rng.random(), 2 * math.pi * rng.random()
         start = form.rounded(np.array([size * math.cos(angle), size * math.sin(angle)]))
         orbit = weights.orbit(start, order)
+        if progress is not None:
+            progress(1 if orbit is None else len(orbit))
         if orbit is None:
             continue
         crossed = np.abs(orbit[:, 0] * start[1] - orbit[:, 1] * start[0])
@@ -250,17 +278,17 @@ def lowered(
     return weights if table == storage else replace(weights, state_dtype=storage)
 
 
-def _plane(made: Compiled, table: Tables, storage: str, order: Order) -> Encoded | None:
+def _plane(made: Compiled, table: Tables, storage: str, order: Order, count: _Count) -> Encoded | None:
     """The first start vectors of a planar head that close, certified."""
     layers = made.program.layers
     if len(layers) != 1 or len(layers[0].heads) != 1 or layers[0].heads[0].size != 2 or layers[0].heads[0].width != 2:
         return None
-    for start in plane_starts(made, table, storage, order=order):
+    for start in plane_starts(made, table, storage, order=order, progress=count.add):
         again = recertified(made, restarted(made.program, start))
         ideal = None if again is None else _ideal(again)
         if again is None or ideal is None:
             continue
-        found = _try((again, "vectors", ideal), table, storage, order, _QUICK)
+        found = count(_try((again, "vectors", ideal), table, storage, order, _QUICK))
         if found.is_for_ever:
             return found
     return None
@@ -285,8 +313,10 @@ class PlaneOrbit:
         """All float columns reached from a start (as doubles), None if they leave it, or do not close."""
         tables, ids = self.tables, np.arange(len(self.exact))
         kind = tables.state.dtype
-        columns = {start.astype(kind).tobytes()}
         level = start.astype(kind)[None]
+        bits = np.dtype(f"u{kind.itemsize}")
+        columns = RowStore(2, bits)
+        columns.add(level.view(bits), np.zeros(1, dtype=np.int32))
         allowed = 0.5 * np.hypot(*start) * math.sin(math.pi / max(2, len(self.exact)))
         goals = start[None]
         found = [level]
@@ -296,9 +326,7 @@ class PlaneOrbit:
             goal = np.einsum("aij,nj->nai", self.exact, goals).reshape(-1, 2)
             if not sure.all() or np.abs(moved - goal).max() > allowed:
                 return None
-            fresh = [
-                i for i, row in enumerate(moved) if row.tobytes() not in columns and not columns.add(row.tobytes())
-            ]
+            _, fresh = columns.add(np.ascontiguousarray(moved).view(bits), np.zeros(len(moved), dtype=np.int32))
             if len(columns) > most:
                 return None
             level, goals = moved[fresh], goal[fresh]

@@ -40,7 +40,7 @@ class Slot:
     ) -> None:
         self.columns, self.start, self.begun, self.is_sure = FloatColumns(tables, moves, order), 0, 0, True
         self.columns.add(np.ascontiguousarray(tables.state.T[v : v + 1]), np.array([ideal.labels[0][v]]))
-        self.distance = np.full(2, _FAR)
+        self.distance = np.full(2, _FAR, dtype=np.int32)
         self._after: list[Array] = []
         self._sources: list[Array] = []
         self._count, self._most = 0, keep
@@ -83,7 +83,7 @@ class Slot:
         place = self.columns.moves.offsets[self.columns.labels[numbers], input_id]
         first = self._first[numbers]
         known = (place >= 0) & (first >= 0)
-        return np.where(known, self._targets[np.where(known, first + place, 0)], -1)
+        return np.where(known, self._targets[np.where(known, first + place, 0)], -1).astype(np.int64)
 
     def measure(self, failing: NDArray[np.bool_], most: int) -> None:
         """Distances up to `most` to the columns that are marked."""
@@ -115,6 +115,19 @@ class _Reading:
     highs: list[Array]
 
 
+def _readings(tables: HeadTables, ideal: IdealHead, labels: int) -> list[_Reading]:
+    """What is read, each query once; a query's codes depend on the state alone."""
+    _, first, group = np.unique(tables.queries, axis=0, return_index=True, return_inverse=True)
+    reads = np.array([(state, number, code) for (state, number), code in ideal.reads.items()])
+    asked = group.reshape(-1)[reads[:, 1]]
+    width, found = tables.codebook.shape[1], list[_Reading]()
+    for query in np.unique(asked).tolist():
+        states, codes = np.unique(reads[asked == query][:, [0, 2]], axis=0).T
+        lows = [np.full(labels, np.inf) for _ in range(width)]
+        found.append(_Reading(int(first[query]), states, codes, lows, [-low for low in lows]))
+    return found
+
+
 class HeadSlots:
     """All slots of a head. `fails` lists the choices that fail as (reading, place of the state in it)."""
 
@@ -127,20 +140,7 @@ class HeadSlots:
         self._labels, self._book = np.array(ideal.labels), Codewords(tables)
         self._reads_sure = True
         self._looked = [0] * len(self.slots)
-        asked: dict[bytes, tuple[int, dict[int, int]]] = {}
-        for (state, number), code in sorted(ideal.reads.items()):
-            asked.setdefault(tables.queries[number].tobytes(), (number, {}))[1][state] = code
-        size, width = len(moves.counts), tables.codebook.shape[1]
-        self._readings = [
-            _Reading(
-                number,
-                np.array(list(codes)),
-                np.array(list(codes.values())),
-                [np.full(size, np.inf) for _ in range(width)],
-                [np.full(size, -np.inf) for _ in range(width)],
-            )
-            for number, codes in asked.values()
-        ]
+        self._readings = _readings(tables, ideal, len(moves.counts))
 
     @property
     def is_sure(self) -> bool:
