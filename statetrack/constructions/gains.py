@@ -33,8 +33,8 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int32]
 # Doubles of exact numbers, with room for their rounding.
 ROOM = 1 + 2.0**-30
-_MOST_PRODUCTS, _MOST_COLUMNS, _MOST_RUNS, _MOST_PLACED = 2_000, 20_000, 20_000, 60_000
-_LONGEST_POWER = 8
+_MOST_PRODUCTS, _MOST_COLUMNS, _MOST_RUNS, _MOST_PLACED = 2_000, 4_000, 20_000, 60_000
+_POWERS = (1, 2, 4, 8)
 # Which kind of run comes after each of the three kinds of `Head.runs`.
 _AFTER = (1, 2, 1)
 
@@ -67,14 +67,15 @@ def growths(head: Head) -> list[tuple[arb, arb]]:
     steps = matrices(head)
     orbit = _products(head.field, head.size, steps)
     level, largest, found = np.zeros(1, dtype=np.int32), arb(1), list[tuple[arb, arb]]()
-    for length in range(1, _LONGEST_POWER + 1):
+    for length in range(1, max(_POWERS) + 1):
         try:
             level = np.unique(np.concatenate([orbit.move(s, level) for s in range(len(steps))]))
         except BudgetExceeded:
             break
         norm = arb(float(_norms(orbit, level).max()))
         # Products of qm + r steps: q of m steps each and one of r < m.
-        found.append((largest, (norm.log() / length).exp().max(arb(1)) if norm > 1 else arb(1)))
+        if length in _POWERS:
+            found.append((largest, (norm.log() / length).exp().max(arb(1)) if norm > 1 else arb(1)))
         largest = largest.max(norm)
         if len(level) * len(steps) > _MOST_PRODUCTS:
             break
@@ -197,7 +198,7 @@ def _along(orbit: Orbit, links: Sequence[tuple[int, int, int]], starts: Iterable
     while fresh:
         for place, some in fresh.items():
             known[place] = np.union1d(known[place], some) if place in known else some
-        if sum(map(len, known.values())) > _MOST_PLACED:
+        if sum(map(len, known.values())) > (_MOST_PLACED if len(known) > 1 else _MOST_PRODUCTS):
             return None
         reached: dict[int, list[Ids]] = {}
         try:

@@ -141,12 +141,12 @@ class HeadBound:
             return "errors that do not add up"
         return "rounding bound" if self.power == 1 else "growing rounding bound"
 
-    def state_error(self, tokens: float) -> float:
+    def state_error(self, tokens: int | float) -> float:
         """A bound on the Euclidean error of the whole state after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self._error(tokens))
 
-    def readout_error(self, tokens: float) -> float:
+    def readout_error(self, tokens: int | float) -> float:
         """A bound on the Euclidean error of the readout after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self.query * self._error(tokens) + self.read)
@@ -168,7 +168,7 @@ class HeadBound:
             return 0.0
         return replace(self, start=self.restart).tokens()
 
-    def _error(self, tokens: float) -> arb:
+    def _error(self, tokens: int | float) -> arb:
         """The bound on the state's error; infinite where it would be large anyway."""
         rate = self.power - 1 + self.gain * self.growth
         exponent = (1 + rate).log() * tokens
@@ -250,7 +250,8 @@ def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fractio
         radius = _radius(head, ideal, gain)
         found: list[HeadBound | None] = []
         if gain is not None and radius is not None:
-            found.append(_made(head, tables, errors, least, gain, _ONE, radius))
+            bound = _made(head, tables, errors, least, gain, _ONE, radius)
+            found.append(bound if bound is None or not bound.allowed > 0 else _settled(head, errors, bound))
         if not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT:
             sizes = [radius] if radius is None else [radius, None]
             found += [_growing(head, tables, errors, least, m, c, size) for m, c in growths(head) for size in sizes]
@@ -264,13 +265,15 @@ def _growing(
     if radius is not None:
         return _made(head, tables, errors, gap, m, c, radius)
     start, added = frobenius([ball(x) for column in head.h0 for x in column]), largest([e.added for e in errors])
-    found, low, high = None, 0, _LONGEST - 1
-    while low < high:
-        middle = (low + high + 1) // 2 if low else 1
+    found, low, high, rest = None, 0, _LONGEST - 1, 6
+    while low < high and rest:
+        # Doubled while it holds, then a few times halved.
+        middle = min(max(1, 2 * low), high) if high == _LONGEST - 1 else (low + high + 1) // 2
+        rest -= int(high < _LONGEST - 1)
         exponent = c.log() * middle
         size = m * exponent.exp() * (start + middle * added) if exponent < 200 else arb("inf")
         bound = _made(head, tables, errors, gap, m, c, size)
-        if bound is not None and bound.tokens() >= middle:
+        if bound is not None and bound._error(middle) <= bound.allowed:
             low, found = middle, replace(bound, until=middle)
         else:
             high = middle - 1
@@ -287,8 +290,7 @@ def _made(
     read = _reading(head, tables, radius, largest([e.reach for e in errors]), largest([e.added for e in errors]), gap)
     if read is None or not growth < 1:
         return None
-    bound = HeadBound(growth, loss, gain, radius, start, *read, power)
-    return _settled(head, errors, bound) if bound.allowed > 0 else bound
+    return HeadBound(growth, loss, gain, radius, start, *read, power)
 
 
 def _settled(head: Head, errors: Sequence[TokenError], bound: HeadBound) -> HeadBound:
