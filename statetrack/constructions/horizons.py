@@ -156,11 +156,15 @@ class HeadBound:
         if self.ceiling <= self.allowed:
             return math.inf if self.until == _LONGEST else float(self.until)
         low, high = 0, self.until
-        with ctx.workprec(PRECISION):
-            while low < high:
-                middle = (low + high + 1) // 2
-                low, high = (middle, high) if self._error(middle) <= self.allowed else (low, middle - 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.holds(middle) else (low, middle - 1)
         return float(low)
+
+    def holds(self, tokens: int) -> bool:
+        """Whether the state's error after that many tokens is allowed."""
+        with ctx.workprec(PRECISION):
+            return bool(self._error(tokens) <= self.allowed)
 
     def tokens_between(self) -> float:
         """`tokens` since the start or the last step that forgets, however long the word is; 0 if no step does."""
@@ -252,7 +256,7 @@ def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fractio
         if gain is not None and radius is not None:
             bound = _made(head, tables, errors, least, gain, _ONE, radius)
             found.append(bound if bound is None or not bound.allowed > 0 else _settled(head, errors, bound))
-        if not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT:
+        if radius is None or (not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT):
             sizes = [radius] if radius is None else [radius, None]
             found += [_growing(head, tables, errors, least, m, c, size) for m, c in growths(head) for size in sizes]
         return max((b for b in found if b is not None), key=lambda bound: bound.tokens(), default=None)
@@ -273,7 +277,7 @@ def _growing(
         exponent = c.log() * middle
         size = m * exponent.exp() * (start + middle * added) if exponent < 200 else arb("inf")
         bound = _made(head, tables, errors, gap, m, c, size)
-        if bound is not None and bound._error(middle) <= bound.allowed:
+        if bound is not None and bound.holds(middle):
             low, found = middle, replace(bound, until=middle)
         else:
             high = middle - 1
