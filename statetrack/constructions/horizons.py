@@ -3,8 +3,9 @@
 This is the bound of docs/precision.md with outward rounding throughout (balls of 128 bits; comparisons hold for all
 numbers of a ball), for tables and state in different formats, additive terms, dense steps and expansive factors.
 With M the largest norm of a product of steps (1 for contractions), ρ the largest norm of an exact state, 1 + g and τ a
-token's growth and its absolute error, D_t <= ρ ((1 + M g)^t - 1) + M (D_0 + t τ)(1 + M g)^t. A head without such a
-bound (no finite M or ρ, floors) is closed in floats instead; if that ends, it is right for ever.
+token's growth and its absolute error, D_t <= ρ ((1 + M g)^t - 1) + M (D_0 + t τ)(1 + M g)^t. Where errors are forgotten
+or never made they may not add up at all, and the horizon is infinite; where nothing bounds M the bound grows like c^t.
+A head without any bound (floors) is closed in floats instead; if that ends, it is right for ever.
 
 Main definitions: `horizon_of`, `head_horizons`, `HeadHorizon`, `renormalised_horizon`; `head_bounds`, `HeadBound` for
 the errors themselves.
