@@ -80,8 +80,7 @@ def measured(made: api.Compiled, dtype: str, storage: str, options: argparse.Nam
     width = max(4, 5_000 // (codes * len(run.dfa.alphabet)))
     depth = int(min(300, length, most))
     beam = failing_word(weights, width=width, max_depth=depth)
-    bits = {"max_states": 20_000 if codes < 1000 else 500, "max_depth": None if made.tokens is None else made.tokens}
-    exact = shortest_failing_word(weights, **bits)
+    exact = shortest_failing_word(weights, max_states=20_000 if codes < 1000 else 500, max_depth=made.tokens)
     found = [n for n in (*first.values(), beam and len(beam.word), failed(exact)) if n]
     assert all(proved < n for n in found), (made.source.name, dtype, proved, found)
     return {

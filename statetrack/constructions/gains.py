@@ -27,14 +27,14 @@ from statetrack.theory.fields import Field
 from statetrack.theory.orbits import Orbit, StepMap
 
 from .program import Dense, Factor, Head
-from .step_errors import ball, contracts, exact_norm, frobenius
+from .step_errors import ball, contracts, exact_norm, frobenius, largest
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int32]
 # Doubles of exact numbers, with room for their rounding.
 ROOM = 1 + 2.0**-30
-_MOST_PRODUCTS, _MOST_COLUMNS, _MOST_RUNS, _MOST_PLACED = 2_000, 20_000, 20_000, 60_000
-_LONGEST_POWER = 8
+_MOST_PRODUCTS, _MOST_COLUMNS, _MOST_RUNS, _MOST_PLACED = 2_000, 4_000, 20_000, 60_000
+_POWERS = (1, 2, 4, 8)
 # Which kind of run comes after each of the three kinds of `Head.runs`.
 _AFTER = (1, 2, 1)
 
@@ -64,18 +64,21 @@ def largest_gain(head: Head) -> arb | None:
 
 def growths(head: Head) -> list[tuple[arb, arb]]:
     """Pairs (M, c), c >= 1, so that a product of n steps has norm at most M c^n; from products of up to 8 steps."""
+    if shrinks(head):
+        return [(arb(1), arb(1))]
     steps = matrices(head)
     orbit = _products(head.field, head.size, steps)
-    level, largest, found = np.zeros(1, dtype=np.int32), arb(1), list[tuple[arb, arb]]()
-    for length in range(1, _LONGEST_POWER + 1):
+    level, most, found = np.zeros(1, dtype=np.int32), arb(1), list[tuple[arb, arb]]()
+    for length in range(1, max(_POWERS) + 1):
         try:
             level = np.unique(np.concatenate([orbit.move(s, level) for s in range(len(steps))]))
         except BudgetExceeded:
             break
         norm = arb(float(_norms(orbit, level).max()))
         # Products of qm + r steps: q of m steps each and one of r < m.
-        found.append((largest, (norm.log() / length).exp().max(arb(1)) if norm > 1 else arb(1)))
-        largest = largest.max(norm)
+        if length in _POWERS:
+            found.append((most, (norm.log() / length).exp().max(arb(1)) if norm > 1 else arb(1)))
+        most = most.max(norm)
         if len(level) * len(steps) > _MOST_PRODUCTS:
             break
     return found
@@ -131,7 +134,21 @@ def largest_state(head: Head, gain: arb | None) -> arb | None:
     found = _columns(head.field, head.h0, parts)
     if found is None and gain is not None and all(m.offset is None for m in used):
         return gain * start
-    return found
+    return _kept(head, start) if found is None else found
+
+
+def _kept(head: Head, start: arb) -> arb | None:
+    """A norm that no step takes a state beyond: the start's, or that of what a step that forgets sets; None if none."""
+    forget = forgetting(head)
+    added = {s: frobenius([ball(x) for column in head.maps[s].offset or () for x in column]) for s in steps_of(head)}
+    size = largest([start, *(added[s] for s in forget)])
+    linear = {s: arb(0) if s in forget else _step_norm(head, s) for s in added}
+    stays = (s in forget or (linear[s] <= 1 and added[s] == 0) or linear[s] * size + added[s] < size for s in added)
+    return size if all(stays) else None
+
+
+def _step_norm(head: Head, step: int) -> arb:
+    return arb(1) if all(map(contracts, head.steps[step])) else exact_norm(head.maps[step].matrix)
 
 
 def forgetting(head: Head) -> list[int]:
@@ -199,7 +216,7 @@ def _along(orbit: Orbit, links: Sequence[tuple[int, int, int]], starts: Iterable
     while fresh:
         for place, some in fresh.items():
             known[place] = np.union1d(known[place], some) if place in known else some
-        if sum(map(len, known.values())) > _MOST_PLACED:
+        if sum(map(len, known.values())) > (_MOST_PLACED if len(known) > 1 else _MOST_PRODUCTS):
             return None
         reached: dict[int, list[Ids]] = {}
         try:

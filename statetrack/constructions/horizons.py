@@ -3,8 +3,9 @@
 This is the bound of docs/precision.md with outward rounding throughout (balls of 128 bits; comparisons hold for all
 numbers of a ball), for tables and state in different formats, additive terms, dense steps and expansive factors.
 With M the largest norm of a product of steps (1 for contractions), ρ the largest norm of an exact state, 1 + g and τ a
-token's growth and its absolute error, D_t <= ρ ((1 + M g)^t - 1) + M (D_0 + t τ)(1 + M g)^t. A head without such a
-bound (no finite M or ρ, floors) is closed in floats instead; if that ends, it is right for ever.
+token's growth and its absolute error, D_t <= ρ ((1 + M g)^t - 1) + M (D_0 + t τ)(1 + M g)^t. Where errors are forgotten
+or never made they may not add up at all, and the horizon is infinite; where nothing bounds M the bound grows like c^t.
+A head without any bound (floors) is closed in floats instead; if that ends, it is right for ever.
 
 Main definitions: `horizon_of`, `head_horizons`, `HeadHorizon`, `renormalised_horizon`; `head_bounds`, `HeadBound` for
 the errors themselves.
@@ -141,12 +142,12 @@ class HeadBound:
             return "errors that do not add up"
         return "rounding bound" if self.power == 1 else "growing rounding bound"
 
-    def state_error(self, tokens: float) -> float:
+    def state_error(self, tokens: int | float) -> float:
         """A bound on the Euclidean error of the whole state after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self._error(tokens))
 
-    def readout_error(self, tokens: float) -> float:
+    def readout_error(self, tokens: int | float) -> float:
         """A bound on the Euclidean error of the readout after that many tokens."""
         with ctx.workprec(PRECISION):
             return upper(self.query * self._error(tokens) + self.read)
@@ -156,11 +157,15 @@ class HeadBound:
         if self.ceiling <= self.allowed:
             return math.inf if self.until == _LONGEST else float(self.until)
         low, high = 0, self.until
-        with ctx.workprec(PRECISION):
-            while low < high:
-                middle = (low + high + 1) // 2
-                low, high = (middle, high) if self._error(middle) <= self.allowed else (low, middle - 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.holds(middle) else (low, middle - 1)
         return float(low)
+
+    def holds(self, tokens: int) -> bool:
+        """Whether the state's error after that many tokens is allowed."""
+        with ctx.workprec(PRECISION):
+            return bool(self._error(tokens) <= self.allowed)
 
     def tokens_between(self) -> float:
         """`tokens` since the start or the last step that forgets, however long the word is; 0 if no step does."""
@@ -250,8 +255,9 @@ def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fractio
         radius = _radius(head, ideal, gain)
         found: list[HeadBound | None] = []
         if gain is not None and radius is not None:
-            found.append(_made(head, tables, errors, least, gain, _ONE, radius))
-        if not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT:
+            bound = _made(head, tables, errors, least, gain, _ONE, radius)
+            found.append(bound if bound is None or not bound.allowed > 0 else _settled(head, errors, bound))
+        if radius is None or (not shrinks(head) and max((b.tokens() for b in found if b), default=0) < _SHORT):
             sizes = [radius] if radius is None else [radius, None]
             found += [_growing(head, tables, errors, least, m, c, size) for m, c in growths(head) for size in sizes]
         return max((b for b in found if b is not None), key=lambda bound: bound.tokens(), default=None)
@@ -264,13 +270,15 @@ def _growing(
     if radius is not None:
         return _made(head, tables, errors, gap, m, c, radius)
     start, added = frobenius([ball(x) for column in head.h0 for x in column]), largest([e.added for e in errors])
-    found, low, high = None, 0, _LONGEST - 1
-    while low < high:
-        middle = (low + high + 1) // 2 if low else 1
+    found, low, high, rest = None, 0, _LONGEST - 1, 6
+    while low < high and rest:
+        # Doubled while it holds, then a few times halved.
+        middle = min(max(1, 2 * low), high) if high == _LONGEST - 1 else (low + high + 1) // 2
+        rest -= int(high < _LONGEST - 1)
         exponent = c.log() * middle
         size = m * exponent.exp() * (start + middle * added) if exponent < 200 else arb("inf")
         bound = _made(head, tables, errors, gap, m, c, size)
-        if bound is not None and bound.tokens() >= middle:
+        if bound is not None and bound.holds(middle):
             low, found = middle, replace(bound, until=middle)
         else:
             high = middle - 1
@@ -287,8 +295,7 @@ def _made(
     read = _reading(head, tables, radius, largest([e.reach for e in errors]), largest([e.added for e in errors]), gap)
     if read is None or not growth < 1:
         return None
-    bound = HeadBound(growth, loss, gain, radius, start, *read, power)
-    return _settled(head, errors, bound) if bound.allowed > 0 else bound
+    return HeadBound(growth, loss, gain, radius, start, *read, power)
 
 
 def _settled(head: Head, errors: Sequence[TokenError], bound: HeadBound) -> HeadBound:

@@ -366,10 +366,14 @@ def test_the_rounding_of_the_initial_state_is_part_of_the_bound() -> None:
         assert 0 < abs(error) <= model.state_error(0)
 
 
-def test_steps_that_no_finite_set_of_products_bounds_have_no_bound() -> None:
+def test_steps_that_no_finite_set_of_products_bounds_have_a_bound_that_grows() -> None:
     for bad in (Factor(vector(Q, [1]), Q(3)), factor([1], Fraction(0), [Fraction(2)])):
         program = by_hand([(bad,)], (vector(Q, [1]),), vector(Q, [1]))
-        assert head_bounds(lowered(program, "float32"), program) == ((None,),)
+        ((bound,),) = head_bounds(lowered(program, "float32"), program)
+        assert bound is not None
+        assert 10 < bound.tokens() < 100
+        assert bound.why == "growing rounding bound"
+        assert math.isinf(bound.state_error(bound.until + 1))
 
 
 def test_additive_and_dense_steps_of_a_certified_program_have_a_bound() -> None:

@@ -56,7 +56,9 @@ def test_wider_formats_have_longer_horizons(source: str, target: str) -> None:
         horizon_of(lowered(c.program, c.certificate, c.automaton, d, d))
         for d in ("float8_e4m3fn", "bfloat16", "float32", "float64")
     )
-    assert 0 <= e4m3 <= bf16 < fp32 < fp64 < math.inf
+    assert 0 <= e4m3 <= bf16 <= fp32 <= fp64
+    # Exact steps, and steps that forget, are right for ever.
+    assert math.isinf(bf16) or bf16 < fp32 < fp64 < math.inf
 
 
 def test_composed_networks_have_the_least_horizon_of_their_heads() -> None:
