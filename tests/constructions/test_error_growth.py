@@ -181,6 +181,24 @@ def test_expansive_steps_have_a_horizon_and_their_errors_are_within_it(dtype: st
     assert max(e / weaker.state_error(t) for t, e in enumerate(errors(program, dtype, int(bound.tokens())))) > 1
 
 
+def test_a_reflection_along_four_entries_rounds_though_its_tables_are_exact() -> None:
+    program = program_of([(factor([1] * 4, 2, [1] * 4),), (factor([1, 0, 0, 0], 2, [1] * 4),)], [["1/3", "5/7", 0, 1]])
+    for dtype in ("bfloat16", "float16"):
+        bound = bound_of(program, dtype, "1/2")
+        assert bound is not None
+        assert bound.tokens() < math.inf
+        assert worst_ratio(program, dtype, bound, 30) <= 1
+        assert worst_ratio(program, dtype, replace(bound, growth=arb(0)), 30) > 1
+
+
+def test_growing_bounds_are_above_their_recursion() -> None:
+    values = [arb(x) for x in (0.01, 0.001, 1.5, 2.0, 0.02, 1.0, 0.0, 1e6)]
+    bound, error = HeadBound(*values, arb(1.25)), 1.5 * 0.02
+    for t in range(1, 60):
+        error = (1.25 + 1.5 * 0.01) * error + 1.5 * (0.01 * 2.0 + 0.001)
+        assert error * (1 - 1e-9) <= bound.state_error(t) <= error * 1.01
+
+
 def test_words_with_resets_often_enough_are_right_however_long() -> None:
     turns = (factor([3, 1], 2, [1, 1]), factor([1, 0], 2, [1, 1]))
     program = program_of([turns, (factor([1, 0], 0, [0, 0], [["1/3", "5/7"]]),)], [["1/3", "5/7"]])
