@@ -22,6 +22,7 @@ from report import save
 import statetrack as st
 from statetrack.api import Weights
 from statetrack.constructions.atlas import decide
+from statetrack.constructions.certificate import tokens_of
 from statetrack.constructions.horizons import head_bounds
 from statetrack.kernels.load import model_of, random_tokens
 from statetrack.kernels.reference import recurrent, walk
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--constructions", action="store_true", help="in place of the cases, every construction")
     parser.add_argument("--share", default="1/1", help="of these every n-th from the k-th on, as k/n")
     options = parser.parse_args()
-    cases: tuple[tuple[str, ...], ...] = chosen(options.atlas) if options.atlas else CASES
+    cases: tuple[tuple[Any, ...], ...] = chosen(options.atlas) if options.atlas else CASES
     kind = "atlas-trackers" if options.atlas else "trackers"
     if options.constructions:
         first, each = map(int, options.share.split("/"))
@@ -90,22 +91,22 @@ def chosen(count: int) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def built(source: str, target: str, construction: str | None = None) -> st.Compiled:
-    letters = "generators" if ";" in source else "all"
-    return st.build(source, target, letters=letters, construction=construction, check=False)
+def built(source: str, target: str, construction: str | None = None, how: dict[str, Any] | None = None) -> st.Compiled:
+    how = ({"letters": "generators"} if ";" in source else {}) | (how or {})
+    # A length is a construction of its own.
+    named = None if "scaled" in how else construction
+    return st.build(source, target, construction=named, check=False, **how)
 
 
-def measure(weights: Weights, case: tuple[str, ...], dtype: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(weights: Weights, case: tuple[Any, ...], dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     symbols = len(weights.dfa.alphabet)
 
     def tokens(start: int, stop: int) -> torch.Tensor:
         return random_tokens(symbols, options.words, start, stop, seed=0, device=options.place)
 
-    storage = getattr(torch, dtype)
+    storage, steps = getattr(torch, dtype), min(options.steps, tokens_of(weights.certificate) or options.steps)
     started = time.perf_counter()
-    trace = execute(
-        model_of(weights), tokens, length=options.steps, storage=storage, device=options.place, keep_answers=False
-    )
+    trace = execute(model_of(weights), tokens, length=steps, storage=storage, device=options.place, keep_answers=False)
     seconds = time.perf_counter() - started
     row: dict[str, Any] = {
         "source": case[0],
@@ -113,7 +114,7 @@ def measure(weights: Weights, case: tuple[str, ...], dtype: str, options: argpar
         "construction": case[2] if len(case) > 2 else "the planner's",
         "format": dtype,
         "words": options.words,
-        "steps": options.steps,
+        "steps": steps,
         "wrong": trace.wrong,
         "first_wrong": trace.first_wrong,
         "wrong_words": trace.wrong_words,

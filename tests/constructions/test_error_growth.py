@@ -192,8 +192,9 @@ def test_a_reflection_along_four_entries_rounds_though_its_tables_are_exact() ->
 
 
 def test_growing_bounds_are_above_their_recursion() -> None:
-    values = [arb(x) for x in (0.01, 0.001, 1.5, 2.0, 0.02, 1.0, 0.0, 1e6)]
-    bound, error = HeadBound(*values, arb(1.25)), 1.5 * 0.02
+    numbers = (0.01, 0.001, 1.5, 2.0, 0.02, 1.0, 0.0, 1e6)
+    growth, loss, gain, radius, start, query, read, allowed = map(arb, numbers)
+    bound, error = HeadBound(growth, loss, gain, radius, start, query, read, allowed, arb(1.25)), 1.5 * 0.02
     for t in range(1, 60):
         error = (1.25 + 1.5 * 0.01) * error + 1.5 * (0.01 * 2.0 + 0.001)
         assert error * (1 - 1e-9) <= bound.state_error(t) <= error * 1.01
