@@ -57,11 +57,11 @@ def main() -> None:
     parser.add_argument("--constructions", action="store_true", help="in place of the cases, every construction")
     parser.add_argument("--share", default="1/1", help="of these every n-th from the k-th on, as k/n")
     options = parser.parse_args()
-    cases: tuple[tuple[Any, ...], ...] = chosen(options.atlas) if options.atlas else CASES
+    cases: list[tuple[Any, ...]] = [*(chosen(options.atlas) if options.atlas else CASES)]
     kind = "atlas-trackers" if options.atlas else "trackers"
     if options.constructions:
         first, each = map(int, options.share.split("/"))
-        cases, kind = SOURCES[first - 1 :: each], "horizons"
+        cases, kind = [*SOURCES[first - 1 :: each]], "horizons"
     rows: list[dict[str, Any]] = []
     name = torch.cuda.get_device_name() if options.place == "cuda" else options.place
     try:
