@@ -85,7 +85,7 @@ def horizon_of(weights: Weights) -> float:
     if len(weights.dfa.states) == 1 or weights.float_proof is not None:
         return math.inf
     least = min((h.tokens for row in head_horizons(weights) for h in row), default=0.0)
-    return min(least, tokens_of(weights.certificate) or math.inf)
+    return float(min(least, tokens_of(weights.certificate) or math.inf))
 
 
 def renormalised_horizon(weights: Weights, every: int) -> float:

@@ -62,7 +62,7 @@ def test_the_checker_says_for_how_many_tokens() -> None:
     made = st.build(LAST_BUT_ONE, "ckda", scaled=40)
     facts = networks.verify(made.certificate.text(), made.certificate.digest)
     assert facts["proved"].startswith("after every non-empty word of up to 40 tokens")
-    assert (made.tokens, made.weights("float64").horizon()) == (40, 0.0)
+    assert (made.tokens, made.weights("float64").horizon()) == (40, 40.0)
     with pytest.raises(InvalidInput, match="is for 40 at most"):
         made.run("a" * 41)
 
