@@ -35,6 +35,8 @@ Ids = NDArray[np.int32]
 ROOM = 1 + 2.0**-30
 _MOST_PRODUCTS, _MOST_COLUMNS, _MOST_RUNS, _MOST_PLACED = 2_000, 4_000, 20_000, 60_000
 _POWERS = (1, 2, 4, 8)
+# Bits of the denominators and coordinates of exact products.
+_LONGEST_NUMBER = 256
 # Which kind of run comes after each of the three kinds of `Head.runs`.
 _AFTER = (1, 2, 1)
 
@@ -244,11 +246,15 @@ def _up(x: Floats) -> Floats:
 
 
 def _closes(orbit: Orbit) -> bool:
-    try:
-        orbit.close(_MOST_PRODUCTS)
-    except BudgetExceeded:
-        return False
-    return len(orbit) < _MOST_PRODUCTS
+    """Whether all products are known; not if they are many, or numbers so long that they seem to grow for ever."""
+    for most in (_MOST_PRODUCTS // 16, _MOST_PRODUCTS // 4, _MOST_PRODUCTS):
+        try:
+            orbit.close(most)
+        except BudgetExceeded:
+            return False
+        if len(orbit) < most or orbit.columns.bits() > _LONGEST_NUMBER:
+            return len(orbit) < most
+    return False
 
 
 def _columns(field: Field, starts: Sequence[Vector], maps: Sequence[Sequence[StepMap]]) -> arb | None:

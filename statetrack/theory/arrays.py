@@ -203,6 +203,10 @@ class VectorSet:
         m = self.field.degree
         return tuple(self.field.element(ints[i * m : (i + 1) * m], den) for i in range(self.length))
 
+    def bits(self) -> int:
+        """The length of the longest denominator or coordinate."""
+        return max((abs(c).bit_length() for row in self._rows for c in row), default=0)
+
     def to_floats(self) -> NDArray[np.float64]:
         """All vectors as doubles [count, length]; each entry within a few units in the last place of the sum's size."""
         basis = np.array(

@@ -204,3 +204,12 @@ def test_matrices_form_a_ring_that_acts_on_vectors(case: tuple[Matrix, Matrix, M
     assert trace(matmul(a, b)) == trace(matmul(b, a))
     assert trace(outer(v, a[0])) == dot(v, a[0]) == dot(a[0], v)
     assert matvec(outer(v, a[0]), a[1]) == tuple(x * dot(a[0], a[1]) for x in v)
+
+
+def test_the_longest_number_of_a_set_is_counted_in_bits() -> None:
+    field = rationals()
+    found = VectorSet(field, 2, 100)
+    assert found.bits() == 0
+    found.add_vectors([(field.element([3], 8), field.element([-(2**40)], 1))])
+    # Over the common denominator 8.
+    assert found.bits() == 44
