@@ -97,8 +97,9 @@ def ideal_of(program: Program, dfa: Dfa, *, max_edges: int = 600_000) -> Ideal:
     for head, m in zip(heads, flat, strict=True):
         rows = m.orbit.rows(range(len(m.orbit)))
         head.labels = [tuple(row) for row in rows.tolist()]
-        exact = m.orbit.columns.to_floats()
+        exact, sizes = m.orbit.columns.to_floats(), m.orbit.columns.sizes()
         head.exact = {label: exact[label] for row in head.labels for label in row}
+        head.sizes = {label: sizes[label] for row in head.labels for label in row}
         _settle_labels(head)
     return Ideal(heads, len(queue))
 

@@ -31,13 +31,14 @@ class IdealHead:
     """What the exact network does with one head: `labels[state]` are the labels of its columns.
 
     `moves` maps (label, input id) to the next label, for inputs that occur; `reads` maps (state after the token, input
-    id) to the code.
+    id) to the code. `exact` has a label's column as doubles, `sizes` bounds on its entries.
     """
 
     labels: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     moves: dict[Key, int] = field(default_factory=dict[Key, int])
     reads: dict[Key, int] = field(default_factory=dict[Key, int])
     exact: dict[int, Array] = field(default_factory=dict[int, Array])
+    sizes: dict[int, Array] = field(default_factory=dict[int, Array])
 
 
 class LabelMoves:

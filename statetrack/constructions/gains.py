@@ -129,7 +129,7 @@ def largest_state(head: Head, gain: arb | None) -> arb | None:
     orbit = Orbit(head.field, head.h0, maps, max_columns=1 << 16)
     met = _along(orbit, [(0, s, 0) for s in steps_of(head)] if head.runs is None else _places(head.runs), {0})
     if met is not None:
-        rows = orbit.columns.to_floats()[orbit.rows(met)]
+        rows = orbit.columns.sizes()[orbit.rows(met)]
         return arb(float(np.sqrt((rows**2).sum(axis=(1, 2))).max()) * ROOM)
     used = [maps[step] for step in steps_of(head)]
     parts = [[StepMap(m.matrix, None if m.offset is None else (m.offset[v],)) for m in used] for v in range(head.width)]
@@ -268,13 +268,13 @@ def _columns(field: Field, starts: Sequence[Vector], maps: Sequence[Sequence[Ste
             return None
         if len(orbit) >= _MOST_COLUMNS:
             return None
-        total += float((orbit.columns.to_floats() ** 2).sum(axis=1).max())
+        total += float((orbit.columns.sizes() ** 2).sum(axis=1).max())
     return arb(math.sqrt(total) * ROOM)
 
 
 def _norms(orbit: Orbit, numbers: NDArray[np.int32]) -> Floats:
     """Bounds on the largest singular values of products."""
-    all_columns: Floats = orbit.columns.to_floats()
+    all_columns: Floats = orbit.columns.sizes()
     products = np.abs(all_columns[orbit.rows(numbers)])
     frobenius_ = np.sqrt((products**2).sum(axis=(1, 2)))
     sums = np.sqrt(products.sum(axis=1).max(axis=1) * products.sum(axis=2).max(axis=1))

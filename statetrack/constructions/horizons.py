@@ -246,7 +246,7 @@ def _horizon(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fract
 
 def _bound(head: Head, tables: HeadTables, ideal: IdealHead | None, gap: Fraction | None) -> HeadBound | None:
     """The bound of one head, None where it does not apply: floors, or numbers that may overflow."""
-    if head.unit is not None:
+    if head.unit is not None or not tables.is_finite:
         return None
     with ctx.workprec(PRECISION):
         least = _gap(head) if gap is None else rational(gap)
@@ -301,7 +301,7 @@ def _made(
 def _settled(head: Head, errors: Sequence[TokenError], bound: HeadBound) -> HeadBound:
     """The bound with what steps that forget or shrink errors do to it, while the error is allowed."""
     limit = float(bound.allowed.abs_lower()) * (1 - 2.0**-50)
-    sizes = [e.growth * (bound.radius + limit) + e.loss for e in errors]
+    sizes = [e.growth * (bound.radius + bound.allowed) + e.loss for e in errors]
     made = dict[int, float]()
     for error, size in zip(errors, sizes, strict=True):
         made[error.step] = max(made.get(error.step, 0.0), upper(size))
@@ -325,7 +325,7 @@ def _radius(head: Head, ideal: IdealHead | None, gain: arb | None) -> arb | None
     """ρ: the largest Frobenius norm of an exact state that the network meets."""
     moved = not shrinks(head) or any(f.b is not None for step in head.steps for f in step)
     if moved and ideal is not None:
-        states = [sum(float((ideal.exact[c] ** 2).sum()) for c in row) for row in ideal.labels]
+        states = [sum(float((ideal.sizes[c] ** 2).sum()) for c in row) for row in ideal.labels]
         return arb(math.sqrt(max(states)) * ROOM)
     return largest_state(head, gain)
 

@@ -86,24 +86,23 @@ def _neighbours(readouts: Sequence[Readout], labels: NDArray[np.int32]) -> list[
 def _closest_pairs(points: Floats, labels: NDArray[np.int32], most: int = 256) -> list[tuple[int, int]]:
     """Pairs with different labels whose distance is within a relative 1e-9 of the least, at most `most` of them."""
     size = max(1, (1 << 24) // max(1, len(points)))
+    points = points / (float(np.abs(points).max()) or 1.0)
     norms = (points * points).sum(axis=1)
-    best, pairs = math.inf, list[tuple[float, int, int]]()
+    # What the distances below can be off by, by cancellation.
+    error = 4 * (points.shape[1] + 4) * np.finfo(np.float64).eps * float(norms.max())
+    best, found = math.inf, list[NDArray[np.intp]]()
     for at in range(0, len(points), size):
         block = points[at : at + size]
         d2 = norms[at : at + size, None] + norms[None, :] - 2 * block @ points.T
         d2[labels[at : at + size, None] == labels[None, :]] = math.inf
-        rough = float(d2.min())
-        best = min(best, rough)
-        slack = best + 1e-9 * (1 + best) + 1e-12 * float(norms.max())
-        near = np.argwhere(d2 <= slack)
-        keep = near[: 4 * most]
-        pairs += [
-            (float(((points[at + i] - points[j]) ** 2).sum()), at + int(i), int(j))
-            for i, j in keep
-            if at + i < j or len(pairs) < 1
-        ]
-    least = min(d for d, _, _ in pairs)
-    return [(i, j) for d, i, j in sorted(pairs) if d <= least * (1 + 1e-9)][:most]
+        best = min(best, float(d2.min()))
+        near = np.argwhere(d2 <= best + 1e-9 * abs(best) + 2 * error)
+        found.append(np.sort(near + [at, 0], axis=1))
+    pairs = np.unique(np.concatenate(found), axis=0)
+    distances = ((points[pairs[:, 0]] - points[pairs[:, 1]]) ** 2).sum(axis=1)
+    order = np.argsort(distances, kind="stable")[:most]
+    close = order[distances[order] <= distances[order[0]] * (1 + 1e-9)]
+    return [(int(i), int(j)) for i, j in pairs[close]]
 
 
 def _distance2(a: Readout, b: Readout) -> Element:

@@ -91,12 +91,14 @@ def _factor(
     first = widest * (u + b * gamma(n + 4, u))
     last = (1 + u) ** 3 * (1 + us) - 1
     added, wanted = _added(tables, i, j, head), _wanted(factor, head)
-    silent, size = _is_silent(tables, i, j, n), frobenius(added).max(frobenius(wanted))
-    if silent and all(x == 0 for x in added):
+    # Values and biases are added one after the other, also where they cancel.
+    charged = _added(tables, i, j, head, sizes=True)
+    silent, size = _is_silent(tables, i, j, n), frobenius(charged).max(frobenius(wanted))
+    if silent and all(x == 0 for x in charged):
         return norm, eta, frobenius(wanted), size
     # An entry is the old one, its negative or what is added; `added` has the columns one after the other.
     kept = [any(x != 0 for x in row) for row in stored] * head.width
-    if silent and not any(k and x != 0 for k, x in zip(kept, added, strict=True)):
+    if silent and not any(k and x != 0 for k, x in zip(kept, charged, strict=True)):
         held = _stored_exactly(tables, i, j, head)
         if held is not None:
             return norm, eta, frobenius([x - y for x, y in zip(held, wanted, strict=True)]), size
@@ -121,16 +123,18 @@ def _wanted(factor: Factor, head: Head) -> list[arb]:
     return [ball(x) for column in factor.b for x in column]
 
 
-def _added(tables: HeadTables, i: int, j: int, head: Head) -> list[arb]:
-    """The stored additive term, column by column."""
+def _added(tables: HeadTables, i: int, j: int, head: Head, *, sizes: bool = False) -> list[arb]:
+    """The stored additive term, column by column; with `sizes` the absolute values of its two parts."""
     beta, found = exact(tables.betas[i, j]), list[arb]()
     for v in range(head.width):
         for r in range(head.size):
             x = arb(0)
             if tables.values is not None:
-                x = x + beta * exact(tables.keys[i, j, r]) * exact(tables.values[i, j, v])
+                part = beta * exact(tables.keys[i, j, r]) * exact(tables.values[i, j, v])
+                x = x + (abs(part) if sizes else part)
             if tables.bias is not None:
-                x = x + exact(tables.bias[i, j, r, v])
+                part = exact(tables.bias[i, j, r, v])
+                x = x + (abs(part) if sizes else part)
             found.append(x)
     return found
 
@@ -162,6 +166,9 @@ def _dense(factor: Dense, tables: HeadTables, i: int, storage: NumberFormat, hea
     if factor.b is not None:
         added = frobenius([ball(x) for column in factor.b for x in column])
         tau = tau + (gamma(4, u) + last + _table_error(tables, i, factor, head)) * (1 + added)
+    elif tables.bias is not None:
+        added = frobenius([exact(x) for x in tables.bias[i, 0, :n, : head.width].ravel()])
+        tau = tau + added * (1 + gamma(4, u) + last)
     norm, eta = matrix_norm(rows), _apart(stored, rows)
     if factor.b is None and tables.bias is None and all(_moves_one(row[:n]) for row in tables.dense[i, :n].tolist()):
         return norm, eta, arb(0), arb(0)

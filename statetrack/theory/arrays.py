@@ -209,6 +209,16 @@ class VectorSet:
 
     def to_floats(self) -> NDArray[np.float64]:
         """All vectors as doubles [count, length]; each entry within a few units in the last place of the sum's size."""
+        terms, basis, dens = self._terms()
+        return terms @ basis / dens
+
+    def sizes(self) -> NDArray[np.float64]:
+        """Doubles not below the absolute values of all entries [count, length], but for a relative 2^-40."""
+        terms, basis, dens = self._terms()
+        return (np.abs(terms @ basis) + 2.0**-46 * (np.abs(terms) @ np.abs(basis))) / dens
+
+    def _terms(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Coordinates [count, length, m], the basis [m] and denominators [count, 1]."""
         basis = np.array(
             [
                 float(Element(self.field, tuple(int(i == k) for i in range(self.field.degree)), 1))
@@ -216,7 +226,7 @@ class VectorSet:
             ]
         )
         table = np.array([[float(c) for c in row] for row in self._rows]).reshape(len(self._rows), -1)
-        return table[:, 1:].reshape(len(self._rows), self.length, self.field.degree) @ basis / table[:, :1]
+        return table[:, 1:].reshape(len(self._rows), self.length, self.field.degree), basis, table[:, :1]
 
 
 def canonical(dens: Integers, ints: Integers) -> tuple[Integers, Integers]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
+import numpy as np
 import pytest
 
 from statetrack import api
@@ -94,3 +95,17 @@ def test_a_weighted_automaton_has_no_horizon_and_one_state_an_endless_one() -> N
     wfa = Wfa(("a",), (Fraction(1),), (((half,),),), (Fraction(1),))
     assert api.build(wfa, "unconstrained", check=False).weights("float32").horizon() == 0
     assert api.build("Z1").weights("bfloat16").horizon() == math.inf
+
+
+@pytest.mark.parametrize(("source", "target"), [("(ab)*", "unconstrained"), ("(ab)*", "kda")])
+def test_stored_terms_that_the_exact_step_has_not_are_counted(source: str, target: str) -> None:
+    """A bias, or one that a value cancels, is added and rounded whatever the certificate says."""
+    c = built(source, target)
+    weights = c.weights("bfloat16")
+    name, keys = "layers.0.bias", weights.tensors["layers.0.dense" if target == "unconstrained" else "layers.0.keys"]
+    ids, heads, factors = (*keys.shape[:2], 1 if target == "unconstrained" else keys.shape[2])
+    rows, columns = weights.tensors["layers.0.state"].shape[1:]
+    tensors = dict(weights.tensors) | {name: np.ones((ids, heads, factors, rows, columns), keys.dtype)}
+    changed = replace(weights, tensors=tensors)
+    assert horizon_of(weights) > 20
+    assert horizon_of(changed) == 0

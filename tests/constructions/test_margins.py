@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
+from itertools import combinations
 
+import numpy as np
 import pytest
 
 from statetrack.constructions.compiler import Compiled, compile_source
-from statetrack.constructions.margins import first_query, margins_of
+from statetrack.constructions.margins import first_query, margin, margins_of
 from statetrack.constructions.program import Head, head_orbit
 from statetrack.printing import network_facts
 from statetrack.proofs_check import networks
 from statetrack.theory.arrays import Matrix, transpose, vector
+from statetrack.theory.number_fields import rationals
 from statetrack.theory.signed_householder_groups import squared_margin
 
 
@@ -96,3 +100,15 @@ def test_margins_have_the_shape_of_the_network(source: str, goal: str) -> None:
     assert [[None if m is None else m.bound for m in row] for row in made.margins] == [
         [None if m is None else Fraction(m) for m in row] for row in shown["margins"]
     ]
+
+
+@pytest.mark.parametrize("bits", [0, 28, 44])
+def test_the_closest_pair_is_found_however_small_the_codewords_are(bits: int) -> None:
+    field, draw = rationals(), random.Random(1)
+    numbers = sorted({(draw.randrange(-1000, 1000), draw.randrange(-1000, 1000)) for _ in range(120)})
+    rows = [tuple(field(Fraction(x, 2**bits)) for x in row) for row in numbers]
+    points = np.array([[float(x) for x in row] for row in rows])
+    found = margin(rows, points, np.arange(len(rows), dtype=np.int32), 1.0)
+    least = min((a - c) ** 2 + (b - d) ** 2 for (a, b), (c, d) in combinations(numbers, 2))
+    assert found is not None
+    assert found.squared == field(Fraction(least, 4**bits))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -213,3 +214,17 @@ def test_the_longest_number_of_a_set_is_counted_in_bits() -> None:
     found.add_vectors([(field.element([3], 8), field.element([-(2**40)], 1))])
     # Over the common denominator 8.
     assert found.bits() == 44
+
+
+def test_sizes_bound_entries_whose_terms_cancel() -> None:
+    field = RealCyclotomic(8)
+    small = power = field.element((0, 1), 1) - field.one  # sqrt(2) - 1
+    for _ in range(29):
+        power = power * small
+    found = VectorSet(field, 1, 100)
+    found.add_vectors([(power,), (field.zero,)])
+    exact = (math.sqrt(2) - 1) ** 30
+    # Doubles of the two terms leave nothing right of it.
+    assert abs(found.to_floats()[0, 0] - exact) > exact / 2
+    assert found.sizes()[0, 0] >= exact
+    assert found.sizes()[1, 0] == 0
