@@ -274,8 +274,7 @@ def _columns(field: Field, starts: Sequence[Vector], maps: Sequence[Sequence[Ste
 
 def _norms(orbit: Orbit, numbers: NDArray[np.int32]) -> Floats:
     """Bounds on the largest singular values of products."""
-    all_columns: Floats = orbit.columns.sizes()
-    products = np.abs(all_columns[orbit.rows(numbers)])
+    products: Floats = orbit.columns.sizes()[orbit.rows(numbers)]
     frobenius_ = np.sqrt((products**2).sum(axis=(1, 2)))
     sums = np.sqrt(products.sum(axis=1).max(axis=1) * products.sum(axis=2).max(axis=1))
     return np.minimum(frobenius_, sums) * ROOM

@@ -90,9 +90,7 @@ def _factor(
     wide = arb(1).max(abs(1 - b)) * widest
     first = widest * (u + b * gamma(n + 4, u))
     last = (1 + u) ** 3 * (1 + us) - 1
-    added, wanted = _added(tables, i, j, head), _wanted(factor, head)
-    # Values and biases are added one after the other, also where they cancel.
-    charged = _added(tables, i, j, head, sizes=True)
+    (added, charged), wanted = _added(tables, i, j, head), _wanted(factor, head)
     silent, size = _is_silent(tables, i, j, n), frobenius(charged).max(frobenius(wanted))
     if silent and all(x == 0 for x in charged):
         return norm, eta, frobenius(wanted), size
@@ -123,20 +121,20 @@ def _wanted(factor: Factor, head: Head) -> list[arb]:
     return [ball(x) for column in factor.b for x in column]
 
 
-def _added(tables: HeadTables, i: int, j: int, head: Head, *, sizes: bool = False) -> list[arb]:
-    """The stored additive term, column by column; with `sizes` the absolute values of its two parts."""
-    beta, found = exact(tables.betas[i, j]), list[arb]()
+def _added(tables: HeadTables, i: int, j: int, head: Head) -> tuple[list[arb], list[arb]]:
+    """The stored additive term, column by column, and the sums of the absolute values of its two parts.
+
+    Values and biases are added one after the other, also where they cancel.
+    """
+    beta, found, sizes, none = exact(tables.betas[i, j]), list[arb](), list[arb](), arb(0)
     for v in range(head.width):
         for r in range(head.size):
-            x = arb(0)
-            if tables.values is not None:
-                part = beta * exact(tables.keys[i, j, r]) * exact(tables.values[i, j, v])
-                x = x + (abs(part) if sizes else part)
-            if tables.bias is not None:
-                part = exact(tables.bias[i, j, r, v])
-                x = x + (abs(part) if sizes else part)
-            found.append(x)
-    return found
+            written = none if tables.values is None else exact(tables.values[i, j, v])
+            written = beta * exact(tables.keys[i, j, r]) * written
+            bias = none if tables.bias is None else exact(tables.bias[i, j, r, v])
+            found.append(written + bias)
+            sizes.append(abs(written) + abs(bias))
+    return found, sizes
 
 
 def _stored_exactly(tables: HeadTables, i: int, j: int, head: Head) -> list[arb] | None:
